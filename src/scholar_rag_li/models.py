@@ -1,0 +1,335 @@
+"""Where models come from: a directory, the model hub, or a build from wheels.
+
+Nothing here loads a model or imports torch. A model is found, checked to be of the kind
+that is wanted, and given a fingerprint under which to keep what was computed with it.
+"""
+
+import hashlib
+import importlib.resources
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+
+from scholar_rag_li.errors import ModelError
+
+Kind = Literal["bi-encoder", "cross-encoder"]
+
+HUB_BI_ENCODER = "intfloat/multilingual-e5-small"
+HUB_CROSS_ENCODER = "cross-encoder/mmarco-mMiniLMv2-L12-H384-v1"
+OFFLINE_BI_ENCODER = "multilingual-e5-small"
+OFFLINE_CROSS_ENCODER = "ms-marco-MiniLM-L12-v2"
+
+HUB_SECONDS = 5.0  # to wait for the hub's answer; when reachable it takes a tenth
+
+# What of a hub repository a model needs. Its weights may be there in several formats:
+# the first that is found is enough.
+HUB_FILES = ("*.json", "*.txt", "*.model")
+HUB_WEIGHTS = ("*.safetensors", "*.bin")
+HUB_IGNORED = ("onnx/*", "openvino/*")
+
+WEIGHTS_SUFFIXES = frozenset({".safetensors", ".bin", ".onnx"})
+ENCODER_ENDINGS = ("Model", "ForMaskedLM", "ForPreTraining")
+CLASSIFIER_ENDING = "ForSequenceClassification"
+DEFAULT_LABELS = 2  # what transformers takes a configuration without labels to mean
+WANTED = {
+    "bi-encoder": "a bi-encoder has a modules.json or an encoder (…Model, "
+    f"…ForMaskedLM); give a model such as {HUB_BI_ENCODER}",
+    "cross-encoder": f"a cross-encoder is …{CLASSIFIER_ENDING} with one label; give a "
+    f"model such as {HUB_CROSS_ENCODER}",
+}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ResolvedModel:
+    """A model that was found and is of the kind asked for.
+
+    Attributes:
+        name: As the user wrote it.
+        path: The directory to hand to sentence-transformers.
+        fingerprint: The hub's revision, or the `content_fingerprint` of a directory of
+            the user's. Equal fingerprints mean the same weights.
+        description: One line for reports.
+    """
+
+    name: str
+    path: str
+    fingerprint: str
+    description: str
+
+
+def resolve_model(name: str | Path, *, kind: Kind) -> ResolvedModel:
+    """Find a model by directory or hub name, and check that it is of the given kind.
+
+    A directory comes first, then the hub: its local cache, then a download unless
+    HF_HUB_OFFLINE is set.
+
+    Args:
+        name: A directory, or a hub name like "intfloat/multilingual-e5-small".
+        kind: "cross-encoder" wants a sequence classifier with one label, "bi-encoder"
+            the modules of sentence-transformers or a plain encoder of transformers.
+
+    Raises:
+        ModelError: There is no such directory, the hub is not reached or has no such
+            model, or the model is of another kind.
+    """
+    directory = Path(name).expanduser()
+    if directory.is_dir():
+        architecture = check_kind(directory, kind)
+        fingerprint, source = content_fingerprint(directory), "a directory"
+    elif _is_path_like(name):
+        problem = "is a file" if directory.exists() else "does not exist"
+        raise ModelError(
+            f"the model directory {str(name)!r} {problem}: give the directory of a "
+            f"{kind}, or the name of one on the model hub"
+        )
+    else:
+        directory = _find_on_hub(str(name))
+        architecture = check_kind(directory, kind)
+        fingerprint, source = directory.name, "the model hub"
+    description = f"{kind} {name} ({architecture} from {source}, {fingerprint[:12]})"
+    return ResolvedModel(str(name), str(directory), fingerprint, description)
+
+
+def check_kind(directory: Path, kind: Kind) -> str:
+    """Give a model's class, after checking that it is one of the given kind.
+
+    Without the check a bi-encoder would be loaded as a cross-encoder with a random
+    head, and only a log line would tell.
+
+    Raises:
+        ModelError: The directory holds no model, or one of another kind.
+    """
+    config = _read_config(directory / "config.json")
+    has_modules = (directory / "modules.json").is_file()
+    if not config and not has_modules:
+        raise ModelError(
+            f"{directory} is no model: there is no config.json and no modules.json in "
+            f"it; give the directory of a {kind}"
+        )
+    if not _has_weights(directory):
+        raise ModelError(
+            f"{directory} has no weights ({', '.join(sorted(WEIGHTS_SUFFIXES))}): it "
+            "was saved or downloaded incompletely; save or download it again"
+        )
+    architecture = str((config.get("architectures") or ["no architecture"])[0])
+    is_classifier = architecture.endswith(CLASSIFIER_ENDING)
+    labels = len(config.get("id2label") or ()) or config.get("num_labels")
+    if kind == "cross-encoder":
+        fits = is_classifier and (labels or DEFAULT_LABELS) == 1
+    else:
+        fits = not is_classifier and (
+            has_modules or architecture.endswith(ENCODER_ENDINGS)
+        )
+    if not fits:
+        with_labels = (
+            f" with {labels or DEFAULT_LABELS} labels" if is_classifier else ""
+        )
+        raise ModelError(
+            f"{directory} is no {kind}: its config.json says "
+            f"{architecture}{with_labels}, but {WANTED[kind]}"
+        )
+    return architecture if config else "sentence-transformers modules"
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """Read a model's configuration: {} when there is none."""
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON ({error}); save it again") from error
+    if not isinstance(config, dict):
+        raise ModelError(f"{path} holds no JSON object; save the model again")
+    return config
+
+
+def _has_weights(directory: Path) -> bool:
+    """Tell whether there is a file of weights, at any depth."""
+    return any(path.suffix in WEIGHTS_SUFFIXES for path in directory.rglob("*"))
+
+
+def content_fingerprint(directory: Path) -> str:
+    """Give the SHA-256 over the names and bytes of a directory's files, in hex.
+
+    Files are taken by relative name in code point order, each as name, NUL, size, NUL,
+    bytes. Hidden files and folders don't count. While sizes and modification times
+    stay as they are, a process reads the directory once.
+    """
+    files = []
+    for path in directory.rglob("*"):
+        name = path.relative_to(directory)
+        if path.is_file() and not any(part.startswith(".") for part in name.parts):
+            stat = path.stat()
+            files.append((name.as_posix(), stat.st_size, stat.st_mtime_ns))
+    return _hash_files(directory.resolve(), tuple(sorted(files)))
+
+
+@lru_cache(maxsize=32)
+def _hash_files(directory: Path, files: tuple[tuple[str, int, int], ...]) -> str:
+    """Hash the files (relative name, size in bytes, modification time in ns)."""
+    digest = hashlib.sha256()
+    for name, size, _modified in files:
+        digest.update(f"{name}\0{size}\0".encode())
+        with (directory / name).open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _is_path_like(name: str | Path) -> bool:
+    """Tell whether a name can only have been meant as a path; hub names are org/name.
+
+    >>> [_is_path_like(n) for n in ("./e5", "~/e5", "/m/e5", "a/b/c", "org/e5", "e5")]
+    [True, True, True, True, False, False]
+    """
+    text = os.fspath(name)
+    return (
+        isinstance(name, Path)
+        or text.startswith((".", "~", os.sep))
+        or text.count(os.sep) > 1
+        or Path(text).exists()
+    )
+
+
+def _find_on_hub(name: str) -> Path:
+    """Give the local copy of a hub's model, downloaded if there is none.
+
+    Raises:
+        ModelError: It is not in the local cache, and the hub does not give it.
+    """
+    from huggingface_hub import HfApi, constants  # noqa: PLC0415 -- half a second
+
+    if cached := _cached_snapshot(name):
+        return cached
+    reason = "HF_HUB_OFFLINE is set and the hub's local cache has no such model"
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            # The download itself would wait for an unreachable hub without a limit.
+            HfApi().model_info(name, timeout=HUB_SECONDS)
+            if downloaded := _snapshot(name, local_files_only=False):
+                return downloaded
+            reason = f"the hub's repository has no {' or '.join(HUB_WEIGHTS)}"
+        except Exception as error:  # noqa: BLE001 -- it depends on the HTTP library
+            said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+            reason = f"the model hub did not give it ({said})"
+    raise ModelError(
+        f"there is no directory {name!r}, and {reason}. Give the directory of a model "
+        "on this machine, or a hub name that can be reached from it"
+    )
+
+
+def _cached_snapshot(name: str) -> Path | None:
+    """Give the snapshot in the hub's local cache; no network."""
+    try:
+        return _snapshot(name, local_files_only=True)
+    except (OSError, ValueError) as error:  # not there; not a possible name
+        # Or files are missing, perhaps only such as no loader ever asked for.
+        if path := getattr(error, "snapshot_path", None):
+            partial = Path(path)
+            if _has_weights(partial) and any(partial.glob("tokenizer*")):
+                return partial
+        return None
+
+
+def _snapshot(name: str, *, local_files_only: bool) -> Path | None:
+    """Give a snapshot's directory, named by its revision; None if it has no weights."""
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 -- half a second
+
+    for weights in HUB_WEIGHTS:
+        directory = Path(
+            snapshot_download(
+                name,
+                allow_patterns=[*HUB_FILES, weights],
+                ignore_patterns=list(HUB_IGNORED),
+                local_files_only=local_files_only,
+            )
+        )
+        if any(directory.rglob(weights)):
+            return directory
+    return None
+
+
+def demo_models(
+    cache_dir: Path | None = None, log: Callable[[str], object] = _log.debug
+) -> tuple[str, str]:
+    """Give a bi-encoder and a cross-encoder that can be loaded here and now.
+
+    Those of the hub if they are in its local cache or it answers within five seconds,
+    else `offline_models`, with the same arguments.
+
+    Raises:
+        ModelError: The hub is not reached and the models can't be built either.
+    """
+    from huggingface_hub import HfApi, constants  # noqa: PLC0415 -- half a second
+
+    names = HUB_BI_ENCODER, HUB_CROSS_ENCODER
+    if all(_cached_snapshot(name) for name in names):
+        return names
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            HfApi().model_info(HUB_BI_ENCODER, timeout=HUB_SECONDS)
+        except Exception as error:  # noqa: BLE001 -- it depends on the HTTP library
+            log(f"the model hub is not reached ({type(error).__name__})")
+        else:
+            return names
+    bi_encoder, cross_encoder = offline_models(cache_dir, log)
+    return str(bi_encoder), str(cross_encoder)
+
+
+def offline_models(
+    cache_dir: Path | None = None, log: Callable[[str], object] = _log.debug
+) -> tuple[Path, Path]:
+    """Give the directories of a bi-encoder and a cross-encoder, built if need be.
+
+    Building takes half a minute and 170 MB of downloads from the package index.
+
+    Args:
+        cache_dir: Where the two are, or are to be; by default in the user's cache.
+        log: Is given one line for each step of the building.
+
+    Raises:
+        ModelError: They can't be built; the text is that of examples/build_models.py.
+    """
+    if cache_dir is None:
+        cache_dir = platformdirs.user_cache_path("scholar_rag_li") / "models"
+    bi_encoder = cache_dir / OFFLINE_BI_ENCODER
+    cross_encoder = cache_dir / OFFLINE_CROSS_ENCODER
+    if not all((path / "config.json").exists() for path in (bi_encoder, cross_encoder)):
+        _run_build(cache_dir, log)
+    return bi_encoder, cross_encoder
+
+
+def _run_build(out_dir: Path, log: Callable[[str], object]) -> None:
+    """Run examples/build_models.py in a process of its own, a line at a time."""
+    command = [sys.executable, str(examples_dir() / "build_models.py"), str(out_dir)]
+    line = "no output"
+    with subprocess.Popen(  # noqa: S603 -- our own script
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        for line in map(str.rstrip, process.stdout or ()):
+            log(line)
+    if process.returncode:
+        raise ModelError(
+            f"the demo's models could not be built in {out_dir}: "
+            f"{line.removeprefix('error: ')}. Give models of your own, or run the demo "
+            "where the model hub is reached"
+        )
+
+
+def examples_dir() -> Path:
+    """Give the folder of the examples, the installed package's or the repository's."""
+    package = Path(str(importlib.resources.files("scholar_rag_li")))
+    installed = package / "examples"
+    return installed if installed.is_dir() else package.parents[1] / "examples"
