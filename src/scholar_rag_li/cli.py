@@ -80,7 +80,9 @@ def demo(
     with _clear_errors():
         embedding, cross_encoder = demo_models(log=err.print)
         config = read_config(examples_dir() / "tesis" / "ablation.yaml")
-        _run(_with_models(config, embedding, cross_encoder), output, dsn, data_directory)
+        _run(
+            _with_models(config, embedding, cross_encoder), output, dsn, data_directory
+        )
 
 
 def _with_models(

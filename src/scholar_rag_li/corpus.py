@@ -46,7 +46,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Gold(Sequence[Question]):  # type: ignore[override]  # indexed by position alone
+class Gold(Sequence[Question]):
     """Questions with evidence, in the order of the file."""
 
     questions: tuple[Question, ...]
@@ -82,9 +82,7 @@ class Corpus:
     gold: Gold
 
 
-def load_corpus(
-    documents: str | Path | Sequence[Document], gold: str | Path
-) -> Corpus:
+def load_corpus(documents: str | Path | Sequence[Document], gold: str | Path) -> Corpus:
     """Read a folder of documents and a gold file, and check that they fit together.
 
     Args:
@@ -120,7 +118,11 @@ def read_documents(path: str | Path) -> tuple[Document, ...]:
     files = (
         [root]
         if root.is_file()
-        else sorted(each for each in root.rglob("*") if each.suffix in SUFFIXES)
+        else sorted(
+            each
+            for each in root.rglob("*")
+            if each.suffix in SUFFIXES and each.is_file()
+        )
     )
     base = root.parent if root.is_file() else root
     documents, problems = [], []
@@ -166,15 +168,17 @@ def read_gold(path: str | Path, texts: Mapping[str, str]) -> Gold:
     if not file.is_file():
         raise CorpusError(f"no gold file at {file}: there is no such file")
     try:
-        lines = file.read_bytes().decode("utf-8").splitlines()
+        text = file.read_bytes().decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise CorpusError(f"{file}: not UTF-8 (byte {error.start})") from None
     questions: list[Question] = []
     problems: list[str] = []
-    for number, line in enumerate(lines, start=1):
+    ids: set[str] = set()
+    # not splitlines: a JSON string may hold U+2028 and its like as they are
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
-        found = _read_line(line, texts, questions)
+        found = _read_line(line, texts, ids)
         if isinstance(found, Question):
             questions.append(found)
         else:
@@ -209,17 +213,18 @@ class _GoldLine(BaseModel):
 
 
 def _read_line(
-    line: str, texts: Mapping[str, str], before: Sequence[Question]
+    line: str, texts: Mapping[str, str], ids: set[str]
 ) -> Question | list[str]:
     try:
         row = _GoldLine.model_validate_json(line)
     except ValidationError as error:
         return [_explain(each) for each in error.errors()]
     problems = []
-    if any(row.id == question.id for question in before):
+    if row.id in ids:
         problems.append(f"the id {row.id!r} occurs a second time")
-    if not row.question.strip():
-        problems.append(f"question {row.id!r} has no text")
+    ids.add(row.id)
+    if not (row.id.strip() and row.question.strip()):
+        problems.append(f"question {row.id!r}: neither id nor text may be blank")
     facts: list[Fact] = []
     if (row.evidence is None) == (row.doc_ids is None):
         problems.append(f"question {row.id!r}: give either evidence or doc_ids")
@@ -251,8 +256,8 @@ def assigned_kind(question: str) -> str:
     >>> assigned_kind("What does E-17 mean?"), assigned_kind("Who is the author?")
     ('identifier', 'text')
     """
-    code = re.search(r"\d|[^\W\d_a-zà-öø-ÿ]{2}", question)
-    return "identifier" if code else "text"
+    upper = "".join("A" if each.isupper() else each for each in question)
+    return "identifier" if re.search(r"\d|AA", upper) else "text"
 
 
 def _locate(

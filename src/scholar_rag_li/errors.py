@@ -1,4 +1,4 @@
-"""The exceptions of the package. A message says what was given, what is allowed, what to do."""
+"""The exceptions of the package; a message says what was given, is allowed, to do."""
 
 from collections.abc import Sequence
 

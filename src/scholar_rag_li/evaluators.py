@@ -1,5 +1,7 @@
 """`evaluate`: score any retriever, or any function, against gold evidence."""
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,12 +11,13 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import BaseNode, NodeWithScore
 
 from scholar_rag_li.corpus import Corpus, Gold, Question
-from scholar_rag_li.errors import ConfigError, CorpusError, RetrievalError
+from scholar_rag_li.errors import ConfigError, CorpusError, RetrievalError, listing
 from scholar_rag_li.judging import Policy, Span, check_policy, first_ranks
 from scholar_rag_li.measures import MEASURES, Measure
 
 Hit = str | BaseNode | NodeWithScore
 Retrieve = BaseRetriever | Callable[[str], Iterable[Hit]]
+REMEDY = "pass the chunks as nodes=..., or return nodes instead of ids"
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Evaluation:
         )
 
 
-def evaluate(  # noqa: PLR0913  # what is judged, then how
+def evaluate(  # what is judged, then how
     gold: Gold | Corpus | Sequence[Question],
     retrieve: Retrieve,
     k: int = 5,
@@ -97,24 +100,29 @@ def evaluate(  # noqa: PLR0913  # what is judged, then how
 
     Raises:
         ConfigError: settings out of range, or no question with evidence.
+        CorpusError: a question id, or a chunk id, that occurs twice.
         RetrievalError: the retriever failed (the question is named), or returned
             something whose place in a document can't be known.
 
     >>> from scholar_rag_li.judging import Evidence
     >>> gold = [Question("q", "Where?", ((Evidence("thesis"),),), "text")]
-    >>> print(evaluate(gold, lambda question: ["other", "thesis"]))
-    recall@5 1.000  MRR@5 0.500  success@5 1.000  precision@5 0.200  (n=1, policy=single, coverage=1)
+    >>> evaluation = evaluate(gold, lambda question: ["other", "thesis"])
+    >>> evaluation.recall, evaluation.mrr
+    (1.0, 0.5)
     """
     check_policy(policy, coverage)
     measures = [Measure(name, k) for name in MEASURES]
     questions = gold.gold if isinstance(gold, Corpus) else gold
+    counts = Counter(question.id for question in questions)
+    if twice := sorted(id_ for id_, count in counts.items() if count > 1):
+        raise CorpusError(listing("question ids that occur more than once:", twice))
     judged = [question for question in questions if question.facts]
     if not judged:
         raise ConfigError("the gold holds no question with evidence; nothing to score")
-    places = SpanIndex(nodes or ())
+    places = SpanIndex(nodes or (), _documents(gold))
     scores = {}
     for question in judged:
-        spans = [places.span(hit) for hit in _ask(retrieve, question)[:k]]
+        spans = _located(question, _ask(retrieve, question)[:k], places)
         ranks = first_ranks(question.facts, spans, policy=policy, coverage=coverage)
         scores[question.id] = {str(each): each(ranks) for each in measures}
     unjudged = tuple(question.id for question in questions if not question.facts)
@@ -133,18 +141,45 @@ def _ask(retrieve: Retrieve, question: Question) -> list[Hit]:
         ) from error
 
 
+def _documents(gold: Gold | Corpus | Sequence[Question]) -> set[str]:
+    if isinstance(gold, Corpus):
+        return {document.id_ for document in gold.documents}
+    facts = [fact for question in gold for fact in question.facts]
+    return {evidence.doc_id for fact in facts for evidence in fact}
+
+
+def _located(
+    question: Question, hits: Sequence[Hit], places: "SpanIndex"
+) -> list[Span]:
+    spans = [places.span(hit) for hit in hits]
+    if all(each.whole_document for fact in question.facts for each in fact):
+        return spans
+    for hit, span in zip(hits, spans, strict=True):
+        if isinstance(hit, str) and span.start == span.end:
+            raise RetrievalError(
+                f"question {question.id!r} asks for characters of a document, and the "
+                f"retriever returned the id {hit!r}, which does not say which they are; "
+                f"{REMEDY}"
+            )
+    return spans
+
+
 class SpanIndex:
     """Where ids and nodes stand in their documents.
 
     Args:
         nodes: the chunks whose ids may be asked for.
+        documents: ids that stand for a whole document.
 
     Raises:
         CorpusError: one id twice among the nodes.
     """
 
-    def __init__(self, nodes: Iterable[BaseNode]) -> None:
+    def __init__(
+        self, nodes: Iterable[BaseNode], documents: Iterable[str] = ()
+    ) -> None:
         """Read the spans of the nodes."""
+        self._documents = frozenset(documents)
         self._spans: dict[str, Span] = {}
         for node in nodes:
             if node.node_id in self._spans:
@@ -162,11 +197,11 @@ class SpanIndex:
         if isinstance(hit, str):
             if hit in self._spans:
                 return self._spans[hit]
-            if self._spans or "#" in hit:
+            chunk = self._spans or re.search(r"#\d+$", hit)  # as `chunk_id` names them
+            if chunk and hit not in self._documents:
                 raise RetrievalError(
                     f"the retriever returned the id {hit!r}, which is none of the "
-                    f"{len(self._spans)} chunks given; pass the chunks as nodes=..., "
-                    "or return nodes instead of ids"
+                    f"{len(self._spans)} chunks given; {REMEDY}"
                 )
             return Span(hit, 0, 0)  # a document's own id: whole-document gold
         node = hit.node if isinstance(hit, NodeWithScore) else hit

@@ -55,9 +55,16 @@ def rrf(
 ) -> list[str]:
     """Fuse rankings of ids into one ranking of at most `top` ids (None: all of them).
 
+    Raises:
+        ConfigError: as `rrf_scores`, or `top` below 1.
+
     >>> rrf([["A", "B"], ["B", "C"]])
     ['B', 'A', 'C']
     """
+    if top is not None and top < 1:
+        raise ConfigError(
+            f"top is {top}; give a whole number from 1 on, or None for all"
+        )
     return list(rrf_scores(rankings, k))[:top]
 
 

@@ -144,6 +144,7 @@ def reaching_chunks(
     Returns:
         Ids in the order of the chunks.
     """
+    check_policy("single", coverage)
     share = Fraction(str(coverage))
     spans = [evidence for fact in facts for evidence in fact]
     return [

@@ -82,7 +82,7 @@ class Measure:
             raise UnknownComponentError(
                 f"measure {self.name!r} is unknown; choose from {', '.join(MEASURES)}"
             )
-        if self.k < 1:
+        if self.k < 1 or self.k % 1:
             raise ConfigError(f"cutoff is {self.k}; give a whole number from 1 on")
 
     def __call__(self, ranks: FirstRanks) -> float:

@@ -4,6 +4,7 @@ Nothing here loads a model or imports torch. A model is found, checked to be of 
 that is wanted, and given a fingerprint under which to keep what was computed with it.
 """
 
+import contextlib
 import hashlib
 import importlib.resources
 import json
@@ -11,7 +12,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -158,6 +159,20 @@ def _read_config(path: Path) -> dict[str, Any]:
 def _has_weights(directory: Path) -> bool:
     """Tell whether there is a file of weights, at any depth."""
     return any(path.suffix in WEIGHTS_SUFFIXES for path in directory.rglob("*"))
+
+
+@contextlib.contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Load weights without transformers' progress bar; it takes a second at most."""
+    from transformers.utils import logging as bars  # noqa: PLC0415  slow
+
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()  # type: ignore[no-untyped-call]  # theirs
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()  # type: ignore[no-untyped-call]  # theirs
 
 
 def content_fingerprint(directory: Path) -> str:

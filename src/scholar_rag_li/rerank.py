@@ -29,6 +29,7 @@ from scholar_rag_li.models import (
     HUB_IGNORED,
     HUB_WEIGHTS,
     ResolvedModel,
+    quiet_loading,
     resolve_model,
 )
 
@@ -237,11 +238,12 @@ class CrossEncoderRerank(SentenceTransformerRerank):
                 path = self._resolve().path  # refused before the slow import
                 from sentence_transformers import CrossEncoder  # noqa: PLC0415  slow
 
-                self._model = CrossEncoder(
-                    path,
-                    device=self.device or infer_torch_device(),
-                    **self.cross_encoder_kwargs | {"max_length": self.max_length},
-                )
+                with quiet_loading():
+                    self._model = CrossEncoder(
+                        path,
+                        device=self.device or infer_torch_device(),
+                        **self.cross_encoder_kwargs | {"max_length": self.max_length},
+                    )
         return self._model
 
 

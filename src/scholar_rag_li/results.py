@@ -112,7 +112,9 @@ class Results:
                 f"no scores of {measure!r} for {system!r}; there are: {', '.join(known)}"
             ) from None
         wanted = [info.question for info in self.questions]
-        return {id_: column[id_] for id_ in (wanted if questions is None else questions)}
+        return {
+            id_: column[id_] for id_ in (wanted if questions is None else questions)
+        }
 
     def mean(
         self, system: str, measure: str, questions: Iterable[str] | None = None
@@ -200,15 +202,20 @@ def write_qrels(path: Path, relevant: Mapping[str, Sequence[str]]) -> None:
     """Write which chunks reach some evidence on their own, as TREC qrels.
 
     Only success and reciprocal rank mean the same there as here: recall over chunks
-    counts a fact as often as overlapping chunks hold it.
+    counts a fact as often as overlapping chunks hold it. A question that no chunk
+    reaches gets a line of relevance 0, or trec_eval would leave it out of the mean.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [
-        f"{_trec(question)} 0 {_trec(chunk)} 1\n"
+        f"{_trec(question)} 0 {_trec(chunk)} {relevance}\n"
         for question, chunks in relevant.items()
-        for chunk in chunks
+        for chunk, relevance in [(id_, 1) for id_ in chunks] or [(NOTHING, 0)]
     ]
     path.write_text("".join(lines), encoding="utf-8")
+
+
+NOTHING = "-"
+"""Stands in qrels for the chunk of a question that no chunk reaches."""
 
 
 def _trec(name: str) -> str:

@@ -180,7 +180,7 @@ def _better(low: float, high: float, delta: float) -> Verdict:
     return Verdict.BETTER_BELOW_DELTA if high < delta else Verdict.BETTER
 
 
-def compare(  # noqa: PLR0913 - six, of which three have a default
+def compare(
     scores: Mapping[str, Mapping[str, float]],
     reference: str,
     groups: Mapping[str, str],

@@ -125,9 +125,9 @@ class Ablation:
             name: build_retriever(name, level, language)
             for name, level in retrievers.items()
         }
-        self._rerankers = {NO_RERANKER: None} | {
+        self._rerankers = {
             name: build_reranker(name, level)
-            for name, level in (rerankers or {}).items()
+            for name, level in {NO_RERANKER: None, **(rerankers or {})}.items()
         }
         _check_hybrids(self._legs)
         levels: dict[str, Sequence[str | float]] = {
@@ -206,7 +206,9 @@ class Ablation:
 
     def _chunk(self, name: str) -> Chunking:
         parser = self._chunkers[name]
-        documents = [document.model_copy(deep=True) for document in self.corpus.documents]
+        documents = [
+            document.model_copy(deep=True) for document in self.corpus.documents
+        ]
         nodes = parser.get_nodes_from_documents(documents)
         if not isinstance(parser, SpanParser):
             nodes = _named(nodes)
@@ -223,20 +225,22 @@ class Ablation:
             raise ConfigError(f"chunker {name!r}: {error}") from error
 
 
-def _named(nodes: Sequence[BaseNode]) -> list[TextNode]:
+def _named(nodes: Sequence[BaseNode]) -> list[BaseNode]:
     """Name another parser's nodes as ours are: most parsers name them at random."""
     counts: dict[str, int] = {}
-    named = []
+    named: list[BaseNode] = []
     for node in nodes:
         document = node.ref_doc_id or ""
         ordinal = counts[document] = counts.get(document, -1) + 1
         # neighbours are known by their old names, so only the document is kept
-        source = {
-            NodeRelationship.SOURCE: node.relationships[NodeRelationship.SOURCE]
-        } if node.ref_doc_id else {}
+        source = (
+            {NodeRelationship.SOURCE: node.relationships[NodeRelationship.SOURCE]}
+            if node.ref_doc_id
+            else {}
+        )
         id_ = chunk_id(ordinal, TextNode(id_=document))
         named.append(node.model_copy(update={"id_": id_, "relationships": source}))
-    return named  # type: ignore[return-value]  # copies of TextNodes
+    return named
 
 
 def _check_hybrids(legs: Mapping[str, Any]) -> None:
@@ -264,5 +268,3 @@ def _silent(_what: str, _done: int, _of: int) -> None:
 
 def _unwatched(_results: Results, _study: Any) -> None:
     """Do nothing when a study is done."""
-
-

@@ -143,7 +143,7 @@ class CustomLeg:
 
     source: BaseRetriever | Callable[[list[TextNode]], BaseRetriever]
 
-    def fingerprint(self, services: Services) -> None:  # noqa: ARG002  # the protocol's
+    def fingerprint(self, services: Services) -> None:  # the protocol's
         """Tell that nothing is known of what its rankings depend on."""
 
     def build(
@@ -203,9 +203,7 @@ RETRIEVERS: dict[str, Callable[..., Any]] = {
 def _cross_encoder(
     model: str, candidates: int = 20, top_n: int = 5, **kwargs: Any
 ) -> CrossEncoderRerank:
-    return CrossEncoderRerank(
-        model=model, candidates=candidates, top_n=top_n, **kwargs
-    )
+    return CrossEncoderRerank(model=model, candidates=candidates, top_n=top_n, **kwargs)
 
 
 RERANKERS: dict[str, Callable[..., Any]] = {

@@ -72,7 +72,10 @@ class CachedEmbedding(BaseEmbedding):
         )
 
     def _work(
-        self, kind: str, side: str, compute: Callable[[Sequence[str]], list[list[float]]]
+        self,
+        kind: str,
+        side: str,
+        compute: Callable[[Sequence[str]], list[list[float]]],
     ) -> Work[str, list[float]]:
         return Work(
             kind=kind,

@@ -63,7 +63,7 @@ def live_system(
     return ask
 
 
-def time_systems(  # noqa: PLR0913  # what is timed, and how
+def time_systems(  # what is timed, and how
     systems: Mapping[str, Callable[[str], Any]],
     questions: Sequence[Question],
     *,

@@ -5,6 +5,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -68,7 +69,7 @@ def describe_chunking(chunking: Chunking) -> dict[str, Any]:
     lengths = [span.end - span.start for span in spans]
     overlaps = [
         max(0, before.end - after.start)
-        for before, after in zip(spans, spans[1:], strict=False)
+        for before, after in pairwise(spans)
         if before.doc_id == after.doc_id
     ]
     return {

@@ -9,7 +9,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from scholar_rag_li.ablation.cache import digest
 from scholar_rag_li.ablation.config import EmbeddingSettings
 from scholar_rag_li.ablation.embedding import BATCH_SIZE
-from scholar_rag_li.models import resolve_model
+from scholar_rag_li.models import quiet_loading, resolve_model
 
 
 @dataclass(frozen=True)
@@ -49,23 +49,27 @@ def embedding_source(embedding: EmbeddingSettings | BaseEmbedding) -> EmbeddingS
             description=f"{kind} {embedding.model_name}",
         )
     model = resolve_model(embedding.model, kind="bi-encoder")
-    prefixes = {
-        "query_instruction": embedding.query_instruction,
-        "text_instruction": embedding.text_instruction,
-    }
 
     def load() -> BaseEmbedding:
         from llama_index.embeddings.huggingface import (  # noqa: PLC0415  # imports torch
             HuggingFaceEmbedding,
         )
 
-        return HuggingFaceEmbedding(
-            model_name=model.path, embed_batch_size=BATCH_SIZE, **prefixes
-        )
+        with quiet_loading():
+            return HuggingFaceEmbedding(
+                model_name=model.path,
+                embed_batch_size=BATCH_SIZE,
+                query_instruction=embedding.query_instruction,
+                text_instruction=embedding.text_instruction,
+            )
 
     return EmbeddingSource(
         name=embedding.model,
-        fingerprint={"model": model.fingerprint, **prefixes},
+        fingerprint={
+            "model": model.fingerprint,
+            "query_instruction": embedding.query_instruction,
+            "text_instruction": embedding.text_instruction,
+        },
         load=load,
         path=model.path,
         description=model.description,

@@ -185,5 +185,7 @@ def _bad_names(levels: Mapping[str, Sequence[str | float]]) -> list[str]:
             if not 0 <= number < float("inf")
         ]
         if len(set(names)) < len(names):
-            problems.append(f"{factor} lists a level twice: {', '.join(map(str, names))}")
+            problems.append(
+                f"{factor} lists a level twice: {', '.join(map(str, names))}"
+            )
     return problems

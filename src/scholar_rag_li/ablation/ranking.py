@@ -23,7 +23,9 @@ from scholar_rag_li.store import Database, Store, open_store
 
 logger = logging.getLogger(__name__)
 
-DECIMALS = 6  # scores that differ by less are a tie, so that no machine's last bit decides
+DECIMALS = (
+    6  # scores that differ by less are a tie, so that no machine's last bit decides
+)
 
 
 class Hit(NamedTuple):
@@ -185,7 +187,11 @@ class Ranker:
         }
 
     def _ask(
-        self, name: str, retriever: BaseRetriever, question: Question, chunking: Chunking
+        self,
+        name: str,
+        retriever: BaseRetriever,
+        question: Question,
+        chunking: Chunking,
     ) -> list[Hit]:
         """Ask one question; results in delivered order, cut to the depth."""
         try:
@@ -196,7 +202,9 @@ class Ranker:
                 f"{type(error).__name__}: {error}"
             ) from error
         self._texts |= {
-            (chunking.digest, hit.node.node_id): hit.node.get_content(MetadataMode.EMBED)
+            (chunking.digest, hit.node.node_id): hit.node.get_content(
+                MetadataMode.EMBED
+            )
             for hit in found
             if hit.node.node_id not in chunking.texts
         }

@@ -42,7 +42,10 @@ from scholar_rag_li.studies import UNION, outcome
 DOCUMENT_UNIT_FROM = 20  # documents; fewer can't stand for others like them
 CUTOFF = 5  # of ragas's scores and of the characters read
 MEASURED = tuple(
-    Measure(name, k) for name in MEASURES for k in (1, 3, CUTOFF, 10) if k <= 10  # noqa: PLR2004
+    Measure(name, k)
+    for name in MEASURES
+    for k in (1, 3, CUTOFF, 10)
+    if k <= 10  # noqa: PLR2004
 )
 
 OnStudy = Callable[[Results, Study], None]
@@ -145,7 +148,9 @@ class Runner:
         if not any(study.factor == "chunker" for study in self._in.plan.studies):
             names = {self._in.plan.baseline.chunker}
         texts = [
-            text for name in sorted(names) for text in self._chunking(name).texts.values()
+            text
+            for name in sorted(names)
+            for text in self._chunking(name).texts.values()
         ]
         self._ranker.bench.cached.embed_texts(texts)
 
@@ -245,7 +250,9 @@ class Runner:
         work: Work[str, dict[str, Any]] = Work(
             kind="timing single questions",
             key=lambda what: {"what": what, **self._timing_key(timed)},
-            compute=lambda _: [self._measure(timed, _spread(self._in.questions, count))],
+            compute=lambda _: [
+                self._measure(timed, _spread(self._in.questions, count))
+            ],
         )
         [measured] = self._cache.get(work, ["latency"])
         timings = tuple(Timing(*row) for row in measured.pop("timings"))
@@ -297,10 +304,7 @@ class Runner:
         }
         for name, reranker in self._in.rerankers.items():
             if isinstance(reranker, CrossEncoderRerank):
-                start = time.perf_counter()
-                fresh = CrossEncoderRerank(**reranker.model_dump(exclude={"callback_manager"}))
-                fresh.predict([(questions[0].question, questions[0].question)])
-                cold[name] = round((time.perf_counter() - start) * 1000, 1)
+                cold[name] = _cold_start(reranker, questions[0].question)
         timings = time_systems(
             live,
             questions,
@@ -377,14 +381,18 @@ class Runner:
         whole = self._unit() == "document"
         spans = {
             question.id: [
-                (each.doc_id, 0, 1) if whole or each.whole_document else tuple(each.span)
+                (each.doc_id, 0, 1)
+                if whole or each.whole_document
+                else tuple(each.span)
                 for fact in question.facts
                 for each in fact
             ]
             for question in self._in.questions
         }
         groups = evidence_groups(spans)  # type: ignore[arg-type]  # spans are such tuples
-        return tuple(QuestionInfo(q.id, q.kind, groups[q.id]) for q in self._in.questions)
+        return tuple(
+            QuestionInfo(q.id, q.kind, groups[q.id]) for q in self._in.questions
+        )
 
 
 def _documents(questions: Sequence[Question]) -> set[str]:
@@ -400,7 +408,9 @@ def _spread(questions: Sequence[Question], count: int) -> list[Question]:
 def _described(leg: Leg | Hybrid, bench: Bench) -> dict[str, Any]:
     if isinstance(leg, Hybrid):
         return {"kind": "hybrid", "legs": leg.legs, "weights": leg.weights}
-    return dict(leg.fingerprint(bench) or {"kind": "the user's own, without fingerprint"})
+    return dict(
+        leg.fingerprint(bench) or {"kind": "the user's own, without fingerprint"}
+    )
 
 
 def _reranker(reranker: Any, candidates: int) -> dict[str, Any] | None:
@@ -413,6 +423,19 @@ def _reranker(reranker: Any, candidates: int) -> dict[str, Any] | None:
         "candidates": candidates,
         "top_n": getattr(reranker, "top_n", None),
     }
+
+
+def _cold_start(reranker: CrossEncoderRerank, question: str) -> float:
+    """Load a second copy of a reranker and time it to its first score, milliseconds."""
+    start = time.perf_counter()
+    fresh = CrossEncoderRerank(
+        model=reranker.model,
+        device=reranker.device,
+        cache_folder=reranker.cache_folder,
+        cross_encoder_kwargs=reranker.cross_encoder_kwargs,
+    )
+    fresh.predict([(question, question)])
+    return round((time.perf_counter() - start) * 1000, 1)
 
 
 def _torch_threads() -> int | None:

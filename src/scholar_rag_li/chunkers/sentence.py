@@ -36,8 +36,9 @@ class SentenceChunker(SpanParser, SentenceSplitter):
     ) -> None:
         """Check the sizes before anything is cut."""
         check_window(chunk_size, chunk_overlap)
-        kwargs.setdefault("id_func", chunk_id)
-        kwargs.setdefault("tokenizer", list)  # one token a character
+        # `from_defaults` of the parent hands over None for what was not given
+        kwargs["id_func"] = kwargs.get("id_func") or chunk_id
+        kwargs["tokenizer"] = kwargs.get("tokenizer") or list  # a token a character
         SentenceSplitter.__init__(
             self, chunk_size=chunk_size, chunk_overlap=chunk_overlap, **kwargs
         )

@@ -54,13 +54,17 @@ class SpanParser(NodeParser):
         text = node.get_content(metadata_mode=MetadataMode.NONE)
         spans = self.spans(text)
         chunks = build_nodes_from_splits(
-            [text[start:end] for start, end in spans], node, id_func=self.id_func
+            [text[start:end] for start, end in spans],
+            node,
+            id_func=self.id_func,  # type: ignore[arg-type]  # typed as a model field there
         )
-        offset = 0
+        offset: int | None = 0
         if node.source_node is not None and isinstance(node, TextNode):
-            offset = node.start_char_idx or 0
+            offset = node.start_char_idx  # None: where it stands is not known
         for chunk, (start, end) in zip(chunks, spans, strict=True):
-            chunk.start_char_idx, chunk.end_char_idx = offset + start, offset + end
+            if offset is not None:
+                chunk.start_char_idx, chunk.end_char_idx = offset + start, offset + end
+            chunk.embedding = None  # the parser copies that of the whole
         return chunks
 
     def _postprocess_parsed_nodes(

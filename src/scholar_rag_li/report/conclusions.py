@@ -74,7 +74,8 @@ def _compared(comparison: Comparison) -> str:
 def _chunker(results: Results, outcome: Outcome) -> list[str]:
     study = outcome.study
     best = max(
-        study.systems, key=lambda level: results.mean(study.systems[level], study.measure)
+        study.systems,
+        key=lambda level: results.mean(study.systems[level], study.measure),
     )
     compared = {each.level: each for each in outcome.comparisons}
     highest = f"The highest {study.measure} is that of `{best}`"
@@ -131,7 +132,7 @@ def _reranker(results: Results, outcome: Outcome) -> list[str]:
     rerankers = results.manifest["rerankers"]
     sentences = []
     for comparison in outcome.comparisons:
-        level = comparison.level
+        level, model = comparison.level, rerankers[comparison.level]["model"]
         sentences.append(f"On {study.measure}, {_compared(comparison)}.")
         candidates = rerankers[level]["candidates"]
         held = results.mean(base, f"recall@{candidates}")
@@ -146,11 +147,11 @@ def _reranker(results: Results, outcome: Outcome) -> list[str]:
         if level in outcome.added_ms:
             system = study.systems[level]
             sentences.append(
-                f"`{level}` ({model}) adds "
+                f"`{level}` ({model_name(model)}) adds "
                 f"{outcome.added_ms[level]:.0f} ms to a query (median, warm); its slowest "
                 f"took {top_latency(results, system):.0f} ms in all."
             )
-        note = language_note(rerankers[level]["model"], results.manifest["language"])
+        note = language_note(model, results.manifest["language"])
         if note:
             sentences.append(note)
     return sentences

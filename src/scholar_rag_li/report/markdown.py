@@ -110,7 +110,8 @@ def _short(results: Results, outcomes: list[Outcome]) -> str:
 def _cost_line(results: Results) -> str:
     systems = sorted({timing.system for timing in results.timings})
     parts = [
-        f"`{system}` {median(results.milliseconds(system)):.0f} ms" for system in systems
+        f"`{system}` {median(results.milliseconds(system)):.0f} ms"
+        for system in systems
     ]
     return f"Median of a warm query, end to end: {', '.join(parts)}."
 
@@ -175,16 +176,22 @@ def _setup(results: Results) -> str:
         for name, each in manifest["rerankers"].items()
         if each is not None
     ]
-    versions = ", ".join(f"{name} {each}" for name, each in manifest["versions"].items())
+    versions = ", ".join(
+        f"{name} {each}" for name, each in manifest["versions"].items()
+    )
     machine = manifest["hardware"]
     lines = [
-        f"- Judging: evidence covered by one chunk (policy single), coverage "
-        f"{settings['coverage']:g}; columns marked (union) by the chunks read together.",
+        (
+            f"- Judging: evidence covered by one chunk (policy single), coverage "
+            f"{settings['coverage']:g}; columns marked (union) by the chunks read together."
+        ),
         f"- Unit of intervals and tests: {_unit(results)}.",
-        f"- Embedding model: {model_name(embedding['name'])}, prefixes "
-        f"{fingerprint.get('query_instruction', '')!r} and "
-        f"{fingerprint.get('text_instruction', '')!r}. Depth of each leg: "
-        f"{settings['depth']}. Vector search is an exact scan by cosine similarity.",
+        (
+            f"- Embedding model: {model_name(embedding['name'])}, prefixes "
+            f"{fingerprint.get('query_instruction', '')!r} and "
+            f"{fingerprint.get('text_instruction', '')!r}. Depth of each leg: "
+            f"{settings['depth']}. Vector search is an exact scan by cosine similarity."
+        ),
         f"- Rerankers: {'; '.join(rerankers) or 'none'}.",
         f"- Seed {settings['seed']}. Machine: {machine['cpus']} x {machine['processor']}.",
         f"- Versions: {versions}.",
@@ -195,11 +202,11 @@ def _setup(results: Results) -> str:
 def _unit(results: Results) -> str:
     count = len(set(results.groups.values()))
     if results.manifest["unit"] == "document":
-        return f"the document ({count} of them); the figures speak of documents like these"
+        return (
+            f"the document ({count} of them); the figures speak of documents like these"
+        )
     return (
         f"the question, those with overlapping evidence together ({count} groups); the "
         f"figures speak of questions like these on these "
         f"{results.manifest['n_documents']} documents"
     )
-
-

@@ -187,7 +187,9 @@ def _latency(results: Results, outcome: Outcome, level: str) -> list[str]:
     times = results.milliseconds(system)
     if not times:
         return ["", "", ""]
-    added = "" if level == outcome.study.reference else f"{outcome.added_ms[level]:+.0f}"
+    added = (
+        "" if level == outcome.study.reference else f"{outcome.added_ms[level]:+.0f}"
+    )
     return [f"{median(times):.0f}", f"{top_latency(results, system):.0f}", added]
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
+from copy import copy, deepcopy
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -13,6 +13,7 @@ from llama_index.core.llms.utils import LLMType
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.retrievers.bm25 import BM25Retriever
 
 from scholar_rag_li.errors import ConfigError, RetrievalError
 from scholar_rag_li.fusion import RRF_K, check_fusion, rrf_scores
@@ -125,7 +126,8 @@ class HybridRetriever(QueryFusionRetriever):
 
     def _ask(self, leg: int, query: QueryBundle) -> list[NodeWithScore]:
         try:
-            return self._retrievers[leg].retrieve(query)[: self.depth]
+            # a copy, for a vector leg writes its own model's embedding into it
+            return self._retrievers[leg].retrieve(copy(query))[: self.depth]
         except Exception as error:
             raise self._failure(leg, error) from error
 
@@ -135,7 +137,7 @@ class HybridRetriever(QueryFusionRetriever):
             # the base class would run the sync code inside the loop and block it
             return await asyncio.to_thread(self._ask, leg, query)
         try:
-            return (await retriever.aretrieve(query))[: self.depth]
+            return (await retriever.aretrieve(copy(query)))[: self.depth]
         except Exception as error:
             raise self._failure(leg, error) from error
 
@@ -209,6 +211,8 @@ def _at_depth(retriever: BaseRetriever, depth: int) -> BaseRetriever:
     """Copy a retriever and let the copy ask for `depth`; without that setting, as it is."""
     if not hasattr(retriever, "similarity_top_k"):
         return retriever
+    if isinstance(retriever, BM25Retriever):  # bm25s gives no more than it holds
+        depth = min(depth, int(retriever.bm25.scores["num_docs"]))
     leg = copy(retriever)
     leg.similarity_top_k = depth
     return leg
@@ -222,7 +226,8 @@ def _with_hidden(node: Any, value: Any) -> Any:
 
     return node.model_copy(
         update={
-            "metadata": {**node.metadata, PROVENANCE: value},
+            "metadata": {**deepcopy(node.metadata), PROVENANCE: value},
+            "relationships": dict(node.relationships),
             "excluded_embed_metadata_keys": hidden(node.excluded_embed_metadata_keys),
             "excluded_llm_metadata_keys": hidden(node.excluded_llm_metadata_keys),
         }
