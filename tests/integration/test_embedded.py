@@ -11,9 +11,11 @@ from pathlib import Path
 import psycopg2
 import pytest
 import sqlalchemy as sa
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores.types import VectorStoreQuery
 
 from scholar_rag_li.errors import StoreError
-from scholar_rag_li.store import embedded, open_database
+from scholar_rag_li.store import embedded, open_database, open_store
 from scholar_rag_li.store._server_files import (
     is_alive,
     postgres_processes,
@@ -179,14 +181,25 @@ def test_eight_threads_start_one_server(made):
 
 
 def test_rows_survive_a_killed_server(made):
-    """After kill -9 the same engine starts it again and finds what was committed."""
+    """After kill -9 the same store starts it again and finds what was committed."""
+    node = TextNode(id_="d#0", text="becas", embedding=[1.0, 2.0])
     with open_database(directory=made) as database:
-        with database.engine.begin() as connection:
-            connection.execute(sa.text("CREATE TABLE kept AS SELECT 7 AS number"))
+        store = open_store(database=database, embed_dim=2)
+        store.add([node])
         os.kill(_server(made), signal.SIGKILL)
-        with database.engine.connect() as connection:
-            found = connection.execute(sa.text("SELECT number FROM kept")).scalar()
-    assert found == 7
+        asked = VectorStoreQuery(query_embedding=[1.0, 2.0], similarity_top_k=1)
+        assert store.query(asked).ids == ["d#0"]
+
+
+def test_nodes_are_added_to_a_killed_server(made):
+    """COPY goes on as well: the row of before and the one of after are there."""
+    nodes = [TextNode(id_=f"d#{at}", text="a", embedding=[1.0]) for at in range(2)]
+    with open_database(directory=made) as database:
+        store = open_store(database=database, table="copied", embed_dim=1)
+        store.add(nodes[:1])
+        os.kill(_server(made), signal.SIGKILL)
+        store.add(nodes[1:])
+        assert store.count() == 2
 
 
 async def test_the_async_engine_survives_a_killed_server(made):

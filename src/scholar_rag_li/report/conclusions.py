@@ -48,7 +48,7 @@ def decision(results: Results, outcome: Outcome) -> str:
 
 
 def conclusions(results: Results, outcome: Outcome) -> list[str]:
-    """Say what a study found, its decision last."""
+    """Say what a study found: the answer first, the decision last."""
     own = {
         "chunker": _chunker,
         "retriever": _retriever,
@@ -86,55 +86,71 @@ def _chunker(results: Results, outcome: Outcome) -> list[str]:
 
 
 def _retriever(results: Results, outcome: Outcome) -> list[str]:
-    study, kinds = outcome.study, results.kinds
-    sentences = [f"On {study.measure}, {_compared(c)}." for c in outcome.comparisons]
+    """Say what each hybrid adds, overall and by kind, then how the others compare."""
+    legs = results.manifest["legs"]
     hybrids = [
-        level
-        for level in study.systems
-        if results.manifest["legs"].get(level, {}).get("kind") == "hybrid"
+        each
+        for each in outcome.comparisons
+        if legs.get(each.level, {}).get("kind") == "hybrid"
     ]
-    for level in hybrids if len(kinds) > 1 else ():
-        if level == study.reference:
-            continue
-        parts = []
-        for kind, ids in kinds.items():
-            gain = kind_difference(results, study, level, ids)
-            parts.append(
-                f"{signed(gain.estimate)} {bounds(gain)} on the {len(ids)} `{kind}`"
-            )
-        sentences.append(
-            f"What `{level}` adds to `{study.reference}` in {study.measure}, by kind of "
-            f"question: {', '.join(parts)} (exploratory)."
+    others = [each for each in outcome.comparisons if each not in hybrids]
+    sentences = [_added(results, outcome, each) for each in hybrids]
+    measure = outcome.study.measure
+    return sentences + [f"On {measure}, {_compared(each)}." for each in others]
+
+
+def _added(results: Results, outcome: Outcome, hybrid: Comparison) -> str:
+    study, kinds = outcome.study, results.kinds
+    text = f"On {study.measure}, {_compared(hybrid)}."
+    if len(kinds) == 1:
+        return text
+    parts = []
+    for kind, ids in kinds.items():
+        gain = kind_difference(results, study, hybrid.level, ids)
+        parts.append(
+            f"{signed(gain.estimate)} {bounds(gain)} on the {len(ids)} `{kind}`"
         )
-    return sentences
+    return (
+        f"{text} What `{hybrid.level}` adds to `{study.reference}` by kind of question: "
+        f"{', '.join(parts)} (exploratory)."
+    )
 
 
-def _rrf_k(_results: Results, outcome: Outcome) -> list[str]:
-    study = outcome.study
+def _rrf_k(results: Results, outcome: Outcome) -> list[str]:
+    study, delta = outcome.study, results.setting("delta")
     changed = max((c.wins + c.losses for c in outcome.comparisons), default=0)
-    sentences = [f"On {study.measure}, {_compared(c)}." for c in outcome.comparisons]
+    n = outcome.comparisons[0].n if outcome.comparisons else 0
     if all(c.verdict == Verdict.NO_DIFFERENCE for c in outcome.comparisons):
-        sentences.append(
-            f"rrf_k does not matter here: every level is within delta of "
-            f"{study.reference}, and at most {changed} questions change at all."
-        )
+        text = f"rrf_k does not matter here: every level is within {delta:g} of"
     else:
-        sentences.append(
-            "That no level of rrf_k matters is not shown: not every level is proven to "
-            f"be within delta; at most {changed} questions change at all."
+        text = (
+            "That rrf_k does not matter is not shown: not every level is proven to be "
         )
-    return sentences
+        text += f"within {delta:g} of"
+    first = (
+        f"{text} `{study.reference}` in {study.measure}; at most {changed} of {n} "
+        "questions change at all."
+    )
+    return [first] + [f"rrf_k {_compared(each)}." for each in outcome.comparisons]
 
 
 def _reranker(results: Results, outcome: Outcome) -> list[str]:
     study = outcome.study
     base = study.systems[study.reference]
-    rerankers = results.manifest["rerankers"]
     sentences = []
     for comparison in outcome.comparisons:
-        level, model = comparison.level, rerankers[comparison.level]["model"]
-        sentences.append(f"On {study.measure}, {_compared(comparison)}.")
-        candidates = rerankers[level]["candidates"]
+        level = comparison.level
+        reranker = results.manifest["rerankers"][level]
+        model, candidates = reranker["model"], reranker["candidates"]
+        text = f"On {study.measure}, {_compared(comparison)}."
+        if level in outcome.added_ms:
+            slowest = top_latency(results, study.systems[level])
+            text += (
+                f" It adds {outcome.added_ms[level]:.0f} ms to a query (median, warm); "
+                f"its slowest took {slowest:.0f} ms in all."
+            )
+        note = language_note(model, results.manifest["language"])
+        sentences.append(f"{text} {note}".rstrip())
         held = results.mean(base, f"recall@{candidates}")
         reach = results.mean(base, f"success@{candidates}")
         first = results.mean(base, "rr@10")
@@ -142,18 +158,8 @@ def _reranker(results: Results, outcome: Outcome) -> list[str]:
             f"The {candidates} candidates hold {number(held)} of the evidence, which no "
             f"reranker's recall can exceed, and some of it for {number(reach)} of the "
             f"questions, which no reranker's MRR can exceed; MRR before reranking is "
-            f"{number(first)}, so {_room(reach, first)}."
+            f"{number(first)}: {_room(reach, first)}."
         )
-        if level in outcome.added_ms:
-            system = study.systems[level]
-            sentences.append(
-                f"`{level}` ({model_name(model)}) adds "
-                f"{outcome.added_ms[level]:.0f} ms to a query (median, warm); its slowest "
-                f"took {top_latency(results, system):.0f} ms in all."
-            )
-        note = language_note(model, results.manifest["language"])
-        if note:
-            sentences.append(note)
     return sentences
 
 
@@ -161,8 +167,8 @@ def _room(reach: float, mrr: float) -> str:
     """Say whether better ordering of the candidates can pay."""
     gap = max(reach - mrr, 0)
     if gap >= 0.1:  # noqa: PLR2004  # two deltas of the usual .05
-        return f"a perfect order of them would gain {gap:.3f} and a reranker can pay"
-    return f"even a perfect order of them would gain only {gap:.3f}"
+        return f"a perfect order would gain {gap:.3f}, so there is room for a reranker"
+    return f"even a perfect order would gain only {gap:.3f}"
 
 
 def language_note(model: str | None, language: str) -> str:

@@ -78,7 +78,7 @@ def comparison_table(results: Results, outcome: Outcome) -> Table:
         for level, system in study.systems.items()
     )
     n, groups = len(results.questions), len(set(results.groups.values()))
-    title = f"{TITLES[study.factor]} n = {n} questions in {groups} groups"
+    title = f"{study.measure} by {study.factor}, n = {n} questions in {groups} groups"
     return Table(title, columns, rows)
 
 
@@ -90,7 +90,7 @@ def beside_table(results: Results, outcome: Outcome) -> Table:
         for measure in BESIDE[study.factor]
         if measure != study.measure and _has(results, study, measure)
     ]
-    timed = any(results.milliseconds(system) for system in study.systems.values())
+    timed = all(results.milliseconds(system) for system in study.systems.values())
     columns = (
         study.factor,
         *(heading(measure) for measure in beside),
@@ -179,14 +179,12 @@ def _top_name(results: Results) -> str:
     if _many(results):
         return "p95 ms"
     times = len({(timing.question, timing.repeat) for timing in results.timings})
-    return f"max of {times} ms"
+    return f"max ms (of {times})"
 
 
 def _latency(results: Results, outcome: Outcome, level: str) -> list[str]:
     system = outcome.study.systems[level]
     times = results.milliseconds(system)
-    if not times:
-        return ["", "", ""]
     added = (
         "" if level == outcome.study.reference else f"{outcome.added_ms[level]:+.0f}"
     )

@@ -138,16 +138,28 @@ def transact(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
     Returns:
         What the work returns, committed.
     """
-    try:
+
+    def once() -> T:
         with engine.begin() as connection:
             return work(connection)
+
+    return retried(once)
+
+
+def retried(call: Callable[[], T]) -> T:
+    """Call, and call again if the connection broke meanwhile.
+
+    A connection is tried before it is used, but the processes of a killed server may
+    answer that and end a moment later.
+    """
+    try:
+        return call()
     except DBAPIError as error:
         if not error.connection_invalidated:
             raise
     except (psycopg2.OperationalError, psycopg2.InterfaceError):
-        pass  # COPY speaks to the driver itself
-    with engine.begin() as connection:
-        return work(connection)
+        pass  # from COPY, which speaks to the driver itself
+    return call()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from llama_index.core.vector_stores.types import (
 from llama_index.core.vector_stores.utils import metadata_dict_to_node
 
 from scholar_rag_li.errors import StoreError
-from scholar_rag_li.store.connection import store_errors, transact
+from scholar_rag_li.store.connection import retried, store_errors, transact
 from scholar_rag_li.store.filters import is_empty, where
 from scholar_rag_li.store.rows import check_ref_doc_id, check_vector
 from scholar_rag_li.store.table_store import TableStore
@@ -74,7 +75,7 @@ class Store(TableStore):
         """
         self._check_query(query)
         with store_errors(f"querying {self._name}"):
-            return _plain(super().query(query, **kwargs))
+            return _plain(retried(partial(super().query, query, **kwargs)))
 
     async def aquery(
         self, query: VectorStoreQuery, **kwargs: Any
@@ -88,7 +89,7 @@ class Store(TableStore):
         """Remove all nodes of a document; '' and 'None' are refused."""
         check_ref_doc_id(ref_doc_id)
         with store_errors(f"deleting from {self._name}"):
-            super().delete(ref_doc_id, **delete_kwargs)
+            retried(partial(super().delete, ref_doc_id, **delete_kwargs))
 
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Do as `delete`."""
@@ -109,7 +110,8 @@ class Store(TableStore):
         """
         if _asks_for_some(node_ids, filters):
             with store_errors(f"deleting from {self._name}"):
-                super().delete_nodes(node_ids, filters, **delete_kwargs)
+                delete = partial(super().delete_nodes, node_ids, filters)
+                retried(partial(delete, **delete_kwargs))
 
     async def adelete_nodes(
         self,
@@ -133,7 +135,8 @@ class Store(TableStore):
         if not _asks_for_some(node_ids, filters):
             return []
         with store_errors(f"reading {self._name}"):
-            return _sorted(super().get_nodes(node_ids, filters), node_ids)
+            found = retried(partial(super().get_nodes, node_ids, filters))
+            return _sorted(found, node_ids)
 
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
