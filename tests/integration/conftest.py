@@ -60,7 +60,11 @@ def factors():
     return {
         "chunkers": {
             "fixed-500": {"kind": "fixed", "chunk_size": 500, "chunk_overlap": 75},
-            "sentence-500": {"kind": "sentence", "chunk_size": 500, "chunk_overlap": 75},
+            "sentence-500": {
+                "kind": "sentence",
+                "chunk_size": 500,
+                "chunk_overlap": 75,
+            },
         },
         "retrievers": {
             "vector": {"kind": "vector"},

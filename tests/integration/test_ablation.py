@@ -10,7 +10,16 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore
 
-from scholar_rag_li import Ablation, HybridRetriever, System, load_corpus
+from scholar_rag_li import (
+    Ablation,
+    FixedChunker,
+    HybridRetriever,
+    LanguageBM25Retriever,
+    System,
+    load_corpus,
+    open_store,
+    vector_retriever,
+)
 from scholar_rag_li.ablation import PlannedStudy, Settings
 from scholar_rag_li.errors import ConfigError, RetrievalError
 from scholar_rag_li.results import read_results
@@ -56,7 +65,7 @@ def _rows(folder: Path):
 
 @pytest.fixture
 def salt(embedding):
-    """Make this test's embedder another model, so that no other test has filled its cache."""
+    """Make this test's embedder a model of its own, with nothing known of it yet."""
 
     def other(name):
         return type(embedding)(prefix=f"{name} ", model_name=name)
@@ -110,9 +119,7 @@ def test_rankings_are_stored_per_leg_and_fusions_are_arithmetic(run, salt):
         "hybrid": {"kind": "hybrid", "legs": ["vector", "bm25"]},
         "heavy": {"kind": "hybrid", "legs": ["vector", "bm25"], "weights": [3, 1]},
     }
-    result = run(
-        embedding=salt("legs"), rrf_k=[1, 10, 60, 200], retrievers=weighted
-    )
+    result = run(embedding=salt("legs"), rrf_k=[1, 10, 60, 200], retrievers=weighted)
     assert "ranking" not in result.computed
     assert "fixed-500+heavy-rrf60" in result.results.scores
 
@@ -129,9 +136,6 @@ def test_a_leg_is_asked_once_per_question_and_chunking(run, salt):
 
 def test_ablation_ranks_as_the_live_hybrid_does(run, corpus, salt, database):
     """The measured ranking is that of a HybridRetriever made of the same parts."""
-    from scholar_rag_li import FixedChunker, LanguageBM25Retriever  # noqa: PLC0415
-    from scholar_rag_li import open_store, vector_retriever  # noqa: PLC0415
-
     model = salt("live")
     result = run(embedding=model)
     nodes = FixedChunker(500, 75).get_nodes_from_documents(list(corpus.documents))
@@ -201,7 +205,9 @@ class Everything(BaseRetriever):
         super().__init__()
 
     def _retrieve(self, query_bundle):
-        words = {word for word in query_bundle.query_str.lower().split() if len(word) > 5}
+        words = {
+            word for word in query_bundle.query_str.lower().split() if len(word) > 5
+        }
         return [
             NodeWithScore(node=node, score=1.0)
             for node in self._nodes
@@ -257,7 +263,9 @@ class Broken(BaseRetriever):
 
 def test_a_failing_retriever_is_named_with_its_question(run):
     """The error says which level failed, on which question, and with what."""
-    with pytest.raises(RetrievalError, match=r"'broken' failed on question 'agua-01': Zero"):
+    with pytest.raises(
+        RetrievalError, match=r"'broken' failed on question 'agua-01': Zero"
+    ):
         run(
             retrievers={"broken": Broken(), "bm25": {"kind": "bm25"}},
             baseline=System("fixed-500", "bm25"),
@@ -296,7 +304,11 @@ def test_a_changed_setting_never_gives_an_old_value(
     if changed == "chunk size under the same name":
         arguments["chunkers"] = {
             "fixed-500": {"kind": "fixed", "chunk_size": 501, "chunk_overlap": 75},
-            "sentence-500": {"kind": "sentence", "chunk_size": 500, "chunk_overlap": 75},
+            "sentence-500": {
+                "kind": "sentence",
+                "chunk_size": 500,
+                "chunk_overlap": 75,
+            },
         }
     if changed == "text of a document":
         text = {"Inés Calvo Prieto": "Inés Calvo Puerto"}
@@ -363,7 +375,7 @@ def test_latency_is_measured_once_and_kept_apart_from_the_scores(run, salt):
 
 
 def test_ragas_stands_beside_ours(run, corpus):
-    """ragas's ID-based recall is the share of the reaching chunks that was retrieved."""
+    """The ID-based recall of ragas is the retrieved share of the reaching chunks."""
     result = run()
     relevant: dict[str, set[str]] = {}
     qrels = (result.folder / "qrels/fixed-500.qrels").read_text("utf-8")

@@ -27,9 +27,7 @@ def write(small, tmp_path, models):
                 "base": {"kind": "fixed", "chunk_size": 500, "chunk_overlap": 75}
             },
             "retrievers": {"bm25": {"kind": "bm25"}},
-            "rerankers": {
-                "ce": {"kind": "cross-encoder", "model": str(cross_encoder)}
-            },
+            "rerankers": {"ce": {"kind": "cross-encoder", "model": str(cross_encoder)}},
             "baseline": {"chunker": "base", "retriever": "bm25"},
             "studies": [{"factor": "chunker", "measure": "recall@5"}],
             **changed,
@@ -70,7 +68,10 @@ def _chunker(**settings):
         ),
         ({"chunkers": _chunker(size=100)}, "unknown setting size"),
         ({"embedding": {"model": "data"}}, "is no model"),
-        ({"embeding": {"model": "x"}}, "embeding: unknown key; allowed here: documents"),
+        (
+            {"embeding": {"model": "x"}},
+            "embeding: unknown key; allowed here: documents",
+        ),
         ({"language": "klingon"}, "klingon"),
     ],
 )
@@ -82,9 +83,7 @@ def test_a_faulty_configuration_is_told_in_one_message(write, tmp_path, changed,
 def test_a_bi_encoder_is_refused_as_cross_encoder(write, tmp_path, models):
     """It would load with a random head and rank at random."""
     level = {"ce": {"kind": "cross-encoder", "model": str(models[0])}}
-    path = write(
-        rerankers=level, studies=[{"factor": "reranker", "measure": "rr@10"}]
-    )
+    path = write(rerankers=level, studies=[{"factor": "reranker", "measure": "rr@10"}])
     assert "is no cross-encoder" in _fails(path, tmp_path=tmp_path)
 
 
@@ -106,8 +105,10 @@ def test_empty_corpus_is_told(write, tmp_path):
     ("line", "said"),
     [
         (
-            '{"id": "x", "question": "¿Y?", "doc_id": "tesis-agua-rio-almar", '
-            '"evidence": [{"quote": "no está en el texto"}]}',
+            (
+                '{"id": "x", "question": "¿Y?", "doc_id": "tesis-agua-rio-almar", '
+                '"evidence": [{"quote": "no está en el texto"}]}'
+            ),
             'line 1: the quote "no está en el texto" is not in the text of',
         ),
         ('{"id": "x", "question": "¿Y?"}', "give either evidence or doc_ids"),

@@ -179,7 +179,9 @@ def test_what_is_not_retrieved_is_zero_and_what_is_not_judged_is_out(gold, run):
 @pytest.mark.parametrize("run", ["full", "partial", "empty"])
 def test_empty_gold_is_refused(run):
     """There is nothing to average, whatever is retrieved."""
-    with pytest.raises(ConfigError, match="no question with evidence; nothing to score"):
+    with pytest.raises(
+        ConfigError, match="no question with evidence; nothing to score"
+    ):
         evaluate(*case("empty", run))
 
 
@@ -237,7 +239,9 @@ def test_a_node_without_span_is_refused():
 
 def test_an_id_that_is_no_chunk_is_refused():
     """It might be a chunk of another chunking."""
-    with pytest.raises(RetrievalError, match="'x', which is none of the 2 chunks given"):
+    with pytest.raises(
+        RetrievalError, match="'x', which is none of the 2 chunks given"
+    ):
         evaluate([CUT], lambda _: ["x"], nodes=HALVES)
 
 

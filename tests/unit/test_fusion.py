@@ -135,7 +135,9 @@ def test_weights_that_are_all_zero_are_refused():
 def test_the_order_of_the_rankings_does_not_count(rankings, k, random):
     """Shuffled legs give the same scores to the last bit."""
     shuffled = random.sample(rankings, len(rankings))
-    assert list(rrf_scores(shuffled, k).items()) == list(rrf_scores(rankings, k).items())
+    assert list(rrf_scores(shuffled, k).items()) == list(
+        rrf_scores(rankings, k).items()
+    )
 
 
 @many

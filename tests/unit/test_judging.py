@@ -66,7 +66,7 @@ def test_coverage_is_compared_exactly():
 
 
 def test_blank_characters_of_the_evidence_need_no_cover():
-    """'ab \\n\\t cd': 4 characters count, so two halves without the blanks suffice."""
+    """Of 'ab', blanks, 'cd' 4 characters count: two halves without the blanks suffice."""
     text = "ab \n\t cd"
     fact = (evidence(0, 8, text=text),)
     assert first_ranks([fact], [chunk(0, 2), chunk(6, 8)], policy="union") == (2,)
@@ -211,7 +211,9 @@ def test_single_agrees_with_counting_characters(facts, chunks, coverage):
         return here and len(both) * 10 >= round(coverage * 10) * len(wanted.quote)
 
     expected = [
-        next((r for r, c in enumerate(chunks, 1) if any(reaches(c, e) for e in f)), None)
+        next(
+            (r for r, c in enumerate(chunks, 1) if any(reaches(c, e) for e in f)), None
+        )
         for f in facts
     ]
     assert list(first_ranks(facts, chunks, coverage=coverage)) == expected

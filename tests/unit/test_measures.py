@@ -114,7 +114,9 @@ def test_the_cutoff_is_part_of_the_name():
 
 def test_an_unknown_measure_names_the_known_ones():
     """The list is that of the registry."""
-    with pytest.raises(UnknownComponentError, match=f"choose from {', '.join(MEASURES)}"):
+    with pytest.raises(
+        UnknownComponentError, match=f"choose from {', '.join(MEASURES)}"
+    ):
         Measure("hits", 5)
 
 
@@ -125,7 +127,9 @@ def test_a_cutoff_that_is_no_whole_number_from_one_is_refused(k):
         Measure("recall", k)
 
 
-@pytest.mark.parametrize("text", ["recall", "recall@", "@5", "recall@-1", "recall @5", ""])
+@pytest.mark.parametrize(
+    "text", ["recall", "recall@", "@5", "recall@-1", "recall @5", ""]
+)
 def test_text_of_another_form_is_refused(text):
     """The message shows the form."""
     with pytest.raises(ConfigError, match="write name@cutoff, as in recall@5"):

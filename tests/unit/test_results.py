@@ -33,7 +33,10 @@ def results_of(values=(1.0, 0.0, 1 / 3, 0.1 + 0.2)):
         manifest={"settings": {"delta": 0.05}, "models": ["é"]},
         questions=questions,
         studies=(Study("rrf_k", {"10": "s, 1", "60": "s2"}, "60", "recall@5"),),
-        scores={"s, 1": {"recall@5": column}, "s2": {"recall@5": dict.fromkeys(NAMES, 0.5)}},
+        scores={
+            "s, 1": {"recall@5": column},
+            "s2": {"recall@5": dict.fromkeys(NAMES, 0.5)},
+        },
         timings=(Timing("s2", NAMES[0], 0, 12.5), Timing("s2", NAMES[1], 0, 3.25)),
     )
 
@@ -68,7 +71,9 @@ def test_the_same_results_give_the_same_bytes(folder, tmp_path):
         given_.questions,
         given_.studies,
         {
-            system: {name: dict(reversed(column.items())) for name, column in rows.items()}
+            system: {
+                name: dict(reversed(column.items())) for name, column in rows.items()
+            }
             for system, rows in reversed(given_.scores.items())
         },
         given_.timings,
@@ -172,7 +177,10 @@ def test_settings_are_read_from_the_manifest():
 def test_latencies_are_sorted():
     """Of one system, rising."""
     results = results_of()
-    assert (results.milliseconds("s2"), results.milliseconds("s, 1")) == ([3.25, 12.5], [])
+    assert (results.milliseconds("s2"), results.milliseconds("s, 1")) == (
+        [3.25, 12.5],
+        [],
+    )
 
 
 def test_a_run_has_six_columns_and_minus_the_rank(tmp_path):

@@ -7,6 +7,7 @@ from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.node_parser import NodeParser
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeRelationship, TextNode
 
 from scholar_rag_li.ablation.cache import Cache, Progress
@@ -23,6 +24,7 @@ from scholar_rag_li.ablation.config import (
     Settings,
     read_config,
 )
+from scholar_rag_li.ablation.inputs import Inputs
 from scholar_rag_li.ablation.models import embedding_source
 from scholar_rag_li.ablation.plan import (
     DEFAULT_STUDIES,
@@ -31,11 +33,12 @@ from scholar_rag_li.ablation.plan import (
     PlannedStudy,
     System,
 )
-from scholar_rag_li.ablation.runner import Inputs, OnStudy, Runner
+from scholar_rag_li.ablation.runner import OnStudy, Runner
 from scholar_rag_li.chunkers import SpanParser
 from scholar_rag_li.chunkers.spans import chunk_id
 from scholar_rag_li.corpus import Corpus, load_corpus
 from scholar_rag_li.errors import ConfigError, RetrievalError, listing
+from scholar_rag_li.measures import parse_measure
 from scholar_rag_li.results import Results
 from scholar_rag_li.store import ContentTable, open_database
 from scholar_rag_li.studies import Outcome, outcome
@@ -144,6 +147,7 @@ class Ablation:
             ),
             tuple(studies or _varied(levels)),
         )
+        _check_depth(self._plan, self._rerankers, self._settings)
         self._embedding = embedding_source(embedding)
 
     @classmethod
@@ -255,6 +259,30 @@ def _check_hybrids(legs: Mapping[str, Any]) -> None:
                 )
     if problems:
         raise ConfigError(listing("hybrids that can't be built:", problems))
+
+
+def _check_depth(
+    plan: Plan,
+    rerankers: Mapping[str, BaseNodePostprocessor | None],
+    settings: Settings,
+) -> None:
+    """Refuse to read deeper than the legs are asked: the ranks would not be there."""
+    wanted = {
+        f"the measure {study.measure}": parse_measure(study.measure).k
+        for study in plan.studies
+    }
+    for name, reranker in rerankers.items():
+        own = getattr(reranker, "candidates", None) or settings.candidates
+        if reranker is not None:
+            wanted[f"the reranker {name!r} with its candidates"] = own
+    problems = [
+        f"{what} reads {count}"
+        for what, count in wanted.items()
+        if count > settings.depth
+    ]
+    if problems:
+        heading = f"depth is {settings.depth}; raise settings.depth to what is read:"
+        raise ConfigError(listing(heading, problems))
 
 
 def _varied(levels: Mapping[str, Sequence[str | float]]) -> list[PlannedStudy]:

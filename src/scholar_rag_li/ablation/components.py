@@ -115,6 +115,10 @@ class BM25Leg:
 
     language: str
 
+    def __post_init__(self) -> None:
+        """Refuse an unknown language before the run."""
+        known_language(str(self.language))
+
     def fingerprint(self, services: Services) -> Mapping[str, Any]:  # noqa: ARG002  # the protocol's
         """Return the fingerprint of analyzer and formula."""
         return {"leg": "bm25", "settings": self._over([]).fingerprint}
@@ -184,6 +188,8 @@ class Hybrid:
         """Check that there is a weight per leg."""
         if isinstance(legs, str) or not legs:
             raise ConfigError("a hybrid needs legs: a list of other retriever levels")
+        if len(set(legs)) < len(legs):
+            raise ConfigError(f"a hybrid names a leg twice: {', '.join(legs)}")
         check_fusion(len(legs), 1, weights)
         object.__setattr__(self, "legs", tuple(legs))
         object.__setattr__(self, "weights", None if weights is None else tuple(weights))
@@ -201,9 +207,9 @@ RETRIEVERS: dict[str, Callable[..., Any]] = {
 
 
 def _cross_encoder(
-    model: str, candidates: int = 20, top_n: int = 5, **kwargs: Any
+    model: str, candidates: int | None = None, top_n: int = 5
 ) -> CrossEncoderRerank:
-    return CrossEncoderRerank(model=model, candidates=candidates, top_n=top_n, **kwargs)
+    return CrossEncoderRerank(model=model, candidates=candidates, top_n=top_n)
 
 
 RERANKERS: dict[str, Callable[..., Any]] = {
@@ -229,7 +235,6 @@ def build_retriever(name: str, level: Any, language: str) -> Leg | Hybrid:
         return CustomLeg(level)
     if isinstance(level, Mapping) and level.get("kind") == "bm25":
         level = {"language": language, **level}
-        known_language(level["language"])  # an unknown language is told before the run
     made: Leg | Hybrid = _build("retriever", name, level, RETRIEVERS)
     return made
 
@@ -252,7 +257,7 @@ def _build(
             f"({', '.join(kinds)}), or from Python an object of LlamaIndex's"
         )
     settings = {key: value for key, value in level.items() if key != "kind"}
-    if level["kind"] not in kinds:
+    if level["kind"] not in list(kinds):  # by comparison: YAML may give a list
         raise UnknownComponentError(
             f"{where} is of the kind {level['kind']!r}; choose from {', '.join(kinds)}"
         )
@@ -264,15 +269,22 @@ def _build(
             f"{where} has the unknown setting {', '.join(unknown)}; the kind "
             f"{level['kind']!r} takes {', '.join(allowed) or 'none'}"
         )
+    missing = [key for key, needed in allowed.items() if needed and key not in settings]
+    if missing:
+        raise ConfigError(
+            f"{where} lacks {', '.join(missing)}; the kind {level['kind']!r} takes "
+            f"{', '.join(allowed)}"
+        )
     try:
         return make(**settings)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _settings(make: Callable[..., Any]) -> list[str]:
-    return [
-        name
+def _settings(make: Callable[..., Any]) -> dict[str, bool]:
+    """Return the settings of a kind, and whether each has to be given."""
+    return {
+        name: parameter.default is inspect.Parameter.empty
         for name, parameter in inspect.signature(make).parameters.items()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
+    }

@@ -154,7 +154,9 @@ def _allowed(place: tuple[Any, ...]) -> list[str]:
 def _resolved(config: AblationConfig, base: Path) -> AblationConfig:
     """Read paths, and model names that are directories, relative to the file."""
 
-    def model(name: str) -> str:
+    def model(name: Any) -> Any:
+        if not isinstance(name, str):
+            return name  # refused where the reranker is made
         directory = base / Path(name).expanduser()
         return str(directory) if directory.is_dir() else name
 

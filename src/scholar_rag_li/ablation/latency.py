@@ -1,21 +1,114 @@
 """Latency of single questions, end to end, uncached, after warm-up."""
 
 import random
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.schema import QueryBundle
 
-from scholar_rag_li.ablation.cache import Progress
+from scholar_rag_li.ablation.cache import Cache, Progress, Work
 from scholar_rag_li.ablation.components import Chunking, Hybrid, Services
+from scholar_rag_li.ablation.inputs import Inputs
+from scholar_rag_li.ablation.manifest import hardware, versions
 from scholar_rag_li.ablation.plan import NO_RERANKER, System
 from scholar_rag_li.ablation.ranking import Ranker
 from scholar_rag_li.corpus import Question
+from scholar_rag_li.rerank import CrossEncoderRerank
 from scholar_rag_li.results import Timing
 from scholar_rag_li.retrievers import HybridRetriever
 
 RESULTS = 10  # without a reranker, as deep as the deepest measure of the tables reads
+
+Timed = Mapping[str, tuple[System, Chunking]]
+"""Name of a system -> its levels, and the chunks it retrieves."""
+
+
+def measure_latency(
+    inputs: Inputs, ranker: Ranker, timed: Timed, cache: Cache, progress: Progress
+) -> dict[str, Any]:
+    """Time systems against each other, or return what was measured under the same terms.
+
+    Returns:
+        ``timings``, rows of `Timing`; ``cold_ms``, model -> milliseconds from loading to
+        its first answer; ``torch_threads``. JSON-like.
+    """
+
+    def measure(_: Sequence[str]) -> list[dict[str, Any]]:
+        return [_measured(inputs, ranker, timed, progress)]
+
+    terms = _terms(inputs, ranker, timed)
+    if terms is None:
+        return measure([""])[0]
+    work: Work[str, dict[str, Any]] = Work(
+        kind="timing single questions", key=lambda _: terms, compute=measure
+    )
+    return cache.get(work, [""])[0]
+
+
+def _terms(inputs: Inputs, ranker: Ranker, timed: Timed) -> dict[str, Any] | None:
+    """Everything that timings depend on; None when a part of the user's is among it."""
+    systems = [system for system, _ in timed.values()]
+    levels = {system.retriever: inputs.legs[system.retriever] for system in systems}
+    for level in list(levels.values()):
+        if isinstance(level, Hybrid):
+            levels |= {name: inputs.legs[name] for name in level.legs}
+    parts: dict[str, Any] = {
+        name: [level.legs, level.weights]
+        if isinstance(level, Hybrid)
+        else level.fingerprint(ranker.bench)
+        for name, level in levels.items()
+    }
+    for system in systems:
+        if system.reranker != NO_RERANKER:
+            reranker = inputs.rerankers[system.reranker]
+            parts[f"reranker {system.reranker}"] = (
+                [reranker.fingerprint, inputs.candidates(system.reranker)]
+                if isinstance(reranker, CrossEncoderRerank)
+                else None
+            )
+    if any(part is None for part in parts.values()):
+        return None
+    wanted = ("depth", "latency_questions", "latency_repeats", "seed")
+    return {
+        "systems": {name: chunking.digest for name, (_, chunking) in timed.items()},
+        "parts": parts,
+        "questions": [question.question for question in inputs.questions],
+        "settings": {name: getattr(inputs.settings, name) for name in wanted},
+        "hardware": hardware(),
+        "versions": versions(),
+    }
+
+
+def _measured(
+    inputs: Inputs, ranker: Ranker, timed: Timed, progress: Progress
+) -> dict[str, Any]:
+    """Time the systems live: the models themselves in place of the cache."""
+    settings = inputs.settings
+    questions = _spread(inputs.questions, settings.latency_questions)
+    first = questions[0].question
+    start = time.perf_counter()
+    model = inputs.embedding.load()
+    model.get_query_embedding(first)
+    cold = {"embedding model": round((time.perf_counter() - start) * 1000, 1)}
+    for name, reranker in inputs.rerankers.items():
+        if isinstance(reranker, CrossEncoderRerank):
+            cold[name] = _cold_start(reranker, first)
+    services = replace(ranker.bench, embed_model=model)
+    live = {
+        name: live_system(system, chunking, ranker, services)
+        for name, (system, chunking) in timed.items()
+    }
+    timings = time_systems(
+        live,
+        questions,
+        repeats=settings.latency_repeats,
+        seed=settings.seed,
+        progress=progress,
+    )
+    return {"timings": timings, "cold_ms": cold, "torch_threads": _torch_threads()}
 
 
 def live_system(
@@ -96,8 +189,33 @@ def time_systems(  # what is timed, and how
             for name in names:
                 start = clock()
                 systems[name](question.question)
-                milliseconds = (clock() - start) * 1000
+                milliseconds = round((clock() - start) * 1000, 3)  # as latency.csv
                 timings.append(Timing(name, question.id, repeat, milliseconds))
             done = repeat * len(questions) + number + 1
             progress("timing single questions", done, repeats * len(questions))
     return timings
+
+
+def _spread(questions: Sequence[Question], count: int) -> list[Question]:
+    """Take `count` questions, evenly spread over the gold."""
+    step = max(len(questions) / count, 1)
+    return [questions[int(i * step)] for i in range(min(count, len(questions)))]
+
+
+def _cold_start(reranker: CrossEncoderRerank, question: str) -> float:
+    """Load a second copy of a reranker and time it to its first score, milliseconds."""
+    start = time.perf_counter()
+    fresh = CrossEncoderRerank(
+        model=reranker.model,
+        device=reranker.device,
+        cache_folder=reranker.cache_folder,
+        cross_encoder_kwargs=reranker.cross_encoder_kwargs,
+    )
+    fresh.predict([(question, question)])
+    return round((time.perf_counter() - start) * 1000, 1)
+
+
+def _torch_threads() -> int | None:
+    """Return how many threads torch uses; None when no model of the run loaded it."""
+    torch = sys.modules.get("torch")
+    return None if torch is None else int(torch.get_num_threads())

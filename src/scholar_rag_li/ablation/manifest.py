@@ -11,7 +11,9 @@ from statistics import fmean
 from typing import Any
 
 from scholar_rag_li.ablation.cache import Cache, Work
-from scholar_rag_li.ablation.components import Chunking
+from scholar_rag_li.ablation.components import Chunking, Hybrid, Leg
+from scholar_rag_li.ablation.inputs import Inputs
+from scholar_rag_li.ablation.ranking import Bench
 
 PACKAGES = (
     "scholar-rag-li",
@@ -27,6 +29,51 @@ PACKAGES = (
     "torch",
     "transformers",
 )
+
+
+def describe(inputs: Inputs, bench: Bench) -> dict[str, Any]:
+    """Return what stands in the manifest before anything is run."""
+    embedding, candidates = inputs.embedding, inputs.candidates
+    return {
+        "settings": inputs.settings.model_dump(),
+        "language": inputs.language,
+        "policy": "single; columns ending in [union] are judged by union",
+        "baseline": inputs.plan.base.name,
+        "unit": inputs.unit,
+        "n_groups": len({info.group for info in inputs.infos()}),
+        "n_documents": len(inputs.documents),
+        "unjudged": list(inputs.unjudged),
+        "embedding": {
+            "name": embedding.name,
+            "description": embedding.description,
+            "fingerprint": dict(embedding.fingerprint),
+        },
+        "legs": {name: _leg(leg, bench) for name, leg in inputs.legs.items()},
+        "rerankers": {
+            name: _reranker(reranker, candidates(name))
+            for name, reranker in inputs.rerankers.items()
+        },
+        "versions": versions(),
+        "hardware": hardware(),
+    }
+
+
+def _leg(leg: Leg | Hybrid, bench: Bench) -> dict[str, Any]:
+    if isinstance(leg, Hybrid):
+        return {"kind": "hybrid", "legs": leg.legs, "weights": leg.weights}
+    return dict(leg.fingerprint(bench) or {"leg": "the user's own, not fingerprinted"})
+
+
+def _reranker(reranker: Any, candidates: int) -> dict[str, Any] | None:
+    if reranker is None:
+        return None
+    return {
+        "class": type(reranker).__qualname__,
+        "model": getattr(reranker, "model", None),
+        "fingerprint": getattr(reranker, "fingerprint", None),
+        "candidates": candidates,
+        "top_n": getattr(reranker, "top_n", None),
+    }
 
 
 def versions() -> dict[str, str]:
@@ -68,7 +115,7 @@ def describe_chunking(chunking: Chunking) -> dict[str, Any]:
     spans = [chunking.spans.span(id_) for id_ in chunking.texts]
     lengths = [span.end - span.start for span in spans]
     overlaps = [
-        max(0, before.end - after.start)
+        max(0, min(before.end, after.end) - after.start)
         for before, after in pairwise(spans)
         if before.doc_id == after.doc_id
     ]
@@ -96,12 +143,13 @@ def cut_share(
         texts: with the model's prefix.
 
     Returns:
-        The window in tokens and the share; None when the directory has no tokenizer.json.
+        The window in tokens and the share; None when the directory has no tokenizer.json
+        or names no window.
     """
     directory = Path(model_directory)
-    if not (directory / "tokenizer.json").is_file():
-        return None
     window = model_window(directory)
+    if window is None or not (directory / "tokenizer.json").is_file():
+        return None
 
     def count(batch: Sequence[str]) -> list[int]:
         from tokenizers import Tokenizer  # noqa: PLC0415  # only when something is new
@@ -126,14 +174,17 @@ def cut_share(
     }
 
 
-def model_window(directory: Path) -> int:
-    """Read how many tokens a model reads: sentence-transformers' limit or the encoder's."""
+def model_window(directory: Path) -> int | None:
+    """Read how many tokens a model reads: sentence-transformers' limit or the encoder's.
+
+    None when the model names no limit.
+    """
     limits = [
         _read(directory / "sentence_bert_config.json").get("max_seq_length"),
         _read(directory / "tokenizer_config.json").get("model_max_length"),
         _read(directory / "config.json").get("max_position_embeddings"),
     ]
-    return min(int(limit) for limit in limits if limit)
+    return min((int(limit) for limit in limits if limit), default=None)
 
 
 def _read(path: Path) -> Mapping[str, Any]:

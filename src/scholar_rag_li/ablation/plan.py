@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scholar_rag_li.errors import ConfigError, listing
+from scholar_rag_li.fusion import RRF_K
 from scholar_rag_li.measures import parse_measure
 from scholar_rag_li.results import Study
 
@@ -103,6 +104,11 @@ class Plan:
         if problems:
             raise ConfigError(listing("the plan can't be run:", problems))
 
+    @property
+    def base(self) -> System:
+        """The baseline as it is run: without a constant where it fuses nothing."""
+        return self._fit(self.baseline)
+
     def systems(self, factor: str, base: System) -> dict[str, System]:
         """Vary one factor around a base; level name -> system."""
         return {
@@ -124,17 +130,17 @@ class Plan:
         return planned.reference or own
 
     def _fit(self, system: System) -> System:
-        if system.retriever in self.fusing:
-            own = system.rrf_k
-            return replace(system, rrf_k=self.baseline.rrf_k if own is None else own)
-        return replace(system, rrf_k=None)
+        if system.retriever not in self.fusing:
+            return replace(system, rrf_k=None)
+        given = (system.rrf_k, self.baseline.rrf_k, RRF_K)
+        return replace(system, rrf_k=next(k for k in given if k is not None))
 
     def _bad_baseline(self) -> list[str]:
         problems = []
         for factor in FACTORS:
             level = getattr(self.baseline, factor)
-            if factor == "rrf_k" and self.baseline.retriever not in self.fusing:
-                continue
+            if level is None and self.baseline.retriever not in self.fusing:
+                continue  # the constant of what fuses nothing
             if level not in self.levels[factor]:
                 known = ", ".join(map(str, self.levels[factor]))
                 problems.append(
@@ -184,7 +190,8 @@ def _bad_names(levels: Mapping[str, Sequence[str | float]]) -> list[str]:
             for number in numbers
             if not 0 <= number < float("inf")
         ]
-        if len(set(names)) < len(names):
+        shown = {name if isinstance(name, str) else f"{name:g}" for name in names}
+        if len(shown) < len(names):
             problems.append(
                 f"{factor} lists a level twice: {', '.join(map(str, names))}"
             )

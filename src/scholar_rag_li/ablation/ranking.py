@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
 from scholar_rag_li.ablation.cache import Cache, Work, digest
 from scholar_rag_li.ablation.components import Chunking, Hybrid, Leg
 from scholar_rag_li.ablation.embedding import CachedEmbedding
+from scholar_rag_li.ablation.inputs import Inputs
 from scholar_rag_li.ablation.plan import NO_RERANKER, System
 from scholar_rag_li.corpus import Question
 from scholar_rag_li.errors import RetrievalError
@@ -88,30 +88,17 @@ class Ranker:
     """Ranks the questions with any system of the plan.
 
     Args:
-        questions: the judged questions.
-        legs: levels of the factor retriever.
-        rerankers: levels of the factor reranker.
+        inputs: questions, levels and settings.
         bench: what the legs share.
         cache: keeps rankings and pair scores.
-        depth: results asked of each leg.
-        candidates: what a reranker that does not say gets.
     """
 
-    def __init__(  # noqa: PLR0913  # the parts of a system, and what they share
-        self,
-        questions: Sequence[Question],
-        legs: Mapping[str, Leg | Hybrid],
-        rerankers: Mapping[str, BaseNodePostprocessor | None],
-        *,
-        bench: Bench,
-        cache: Cache,
-        depth: int,
-        candidates: int,
-    ) -> None:
+    def __init__(self, inputs: Inputs, bench: Bench, cache: Cache) -> None:
         """Rank nothing yet."""
-        self.questions, self.legs, self.rerankers = questions, legs, rerankers
-        self.bench, self.depth, self._candidates = bench, depth, candidates
-        self._cache = cache
+        self.questions, self.depth = inputs.questions, inputs.settings.depth
+        self.legs, self.rerankers = inputs.legs, inputs.rerankers
+        self.candidates = inputs.candidates
+        self.bench, self._cache = bench, cache
         self._runs: dict[tuple[str, str], Run] = {}
         self._texts: dict[tuple[str, str], str] = {}
 
@@ -141,11 +128,6 @@ class Ranker:
                 Hit(id_, spans[id_], score) for id_, score in scores.items()
             ]
         return fused
-
-    def candidates(self, reranker: str) -> int:
-        """Tell how many results of the first stage a reranker gets."""
-        own = getattr(self.rerankers[reranker], "candidates", None)
-        return self._candidates if own is None else int(own)
 
     def _leg(self, name: str, leg: Leg | Hybrid, chunking: Chunking) -> Run:
         assert not isinstance(leg, Hybrid)  # noqa: S101  # refused when the plan is made

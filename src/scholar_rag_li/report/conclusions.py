@@ -183,7 +183,7 @@ def language_note(model: str | None, language: str) -> str:
     if language == "en" or "ms-marco" not in (model or "").lower():
         return ""
     return (
-        f"The cross-encoder {model_name(model)} was trained on English and the corpus is in "
+        f"The cross-encoder {model_name(model)} was trained on English, the corpus is in "
         f"`{language}`: this verdict is about that model on this language, and a "
         "multilingual cross-encoder may do better."
     )

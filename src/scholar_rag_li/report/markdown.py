@@ -142,7 +142,7 @@ def _costs(results: Results) -> str:
         f"after warm-up, systems interleaved in random order, {len(questions)} questions "
         f"{len(repeats)} times, one at a time, {latency['torch_threads']} torch "
         f"thread(s). The maximum is shown below 200 distinct questions, p95 from there "
-        f"on. Cold, from loading to the first answer (the first of them also imports torch): "
+        "on. Cold, from loading to the first answer (the first also imports torch): "
         f"{cold}."
     )
 
