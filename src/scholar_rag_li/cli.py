@@ -175,7 +175,7 @@ def _clear_errors() -> Iterator[None]:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         yield
-    except ScholarRagError as error:
+    except (ScholarRagError, OSError) as error:
         err.print(f"Error: {error}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(BAD_INPUT) from error
     except KeyboardInterrupt as error:

@@ -161,6 +161,20 @@ def _has_weights(directory: Path) -> bool:
     return any(path.suffix in WEIGHTS_SUFFIXES for path in directory.rglob("*"))
 
 
+def local_fingerprint(name: str) -> str | None:
+    """Identify the weights behind a name as far as this machine can; no network.
+
+    Returns:
+        The `content_fingerprint` of a directory, or the revision in the hub's local
+        cache; None for a name that is neither, such as that of a model behind an API.
+    """
+    directory = Path(name).expanduser()
+    if directory.is_dir():
+        return content_fingerprint(directory)
+    cached = _cached_snapshot(name)
+    return None if cached is None else cached.name
+
+
 @contextlib.contextmanager
 def quiet_loading() -> Iterator[None]:
     """Load weights without transformers' progress bar; it takes a second at most."""

@@ -157,6 +157,19 @@ def write_results(results: Results, folder: Path) -> None:
     (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
 
+def clear_results(folder: Path) -> None:
+    """Remove the runs and qrels of an earlier ablation, whose systems may be others.
+
+    Raises:
+        ConfigError: the folder is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; name a folder for the results")
+    if (folder / "manifest.json").is_file():
+        for file in (*folder.glob("runs/*.trec"), *folder.glob("qrels/*.qrels")):
+            file.unlink()
+
+
 def read_results(folder: Path) -> Results:
     """Read what `write_results` wrote.
 

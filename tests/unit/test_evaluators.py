@@ -106,7 +106,7 @@ class Fixed(BaseRetriever):
         self.hits = hits
         super().__init__()
 
-    def _retrieve(self, query_bundle):  # noqa: ARG002
+    def _retrieve(self, query_bundle):
         return [NodeWithScore(node=each, score=None) for each in self.hits]
 
 

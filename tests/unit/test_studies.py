@@ -84,7 +84,7 @@ def test_delta_is_the_run_s():
 
 
 def test_alpha_is_the_run_s():
-    """p = 2 / 2^10 = .00195 is not enough where alpha is .001."""
+    """A p of 2 / 2^10 = .00195 is not enough where alpha is .001."""
     found = outcome(results({"s-old": NOTHING, "s-new": HALF}, alpha=0.001), CHUNKERS)
     assert found.chosen == "old"
 

@@ -39,7 +39,7 @@ from scholar_rag_li.chunkers.spans import chunk_id
 from scholar_rag_li.corpus import Corpus, load_corpus
 from scholar_rag_li.errors import ConfigError, RetrievalError, listing
 from scholar_rag_li.measures import parse_measure
-from scholar_rag_li.results import Results
+from scholar_rag_li.results import Results, clear_results
 from scholar_rag_li.store import ContentTable, open_database
 from scholar_rag_li.studies import Outcome, outcome
 
@@ -188,6 +188,8 @@ class Ablation:
         """
         progress = progress or _silent
         folder = None if output is None else Path(output)
+        if folder is not None:
+            clear_results(folder)
         place = None if directory is None else Path(directory)
         with open_database(dsn, directory=place) as database:
             cache = Cache(ContentTable(database), progress)

@@ -9,7 +9,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from scholar_rag_li.ablation.cache import digest
 from scholar_rag_li.ablation.config import EmbeddingSettings
 from scholar_rag_li.ablation.embedding import BATCH_SIZE
-from scholar_rag_li.models import quiet_loading, resolve_model
+from scholar_rag_li.models import local_fingerprint, quiet_loading, resolve_model
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,10 @@ def embedding_source(embedding: EmbeddingSettings | BaseEmbedding) -> EmbeddingS
     if isinstance(embedding, BaseEmbedding):
         settings = digest(_plain(embedding.to_dict())).hex()
         kind = f"{type(embedding).__module__}.{type(embedding).__qualname__}"
+        weights = local_fingerprint(embedding.model_name)
         return EmbeddingSource(
             name=embedding.model_name,
-            fingerprint={"class": kind, "settings": settings},
+            fingerprint={"class": kind, "settings": settings, "model": weights},
             load=lambda: embedding,
             path=None,
             description=f"{kind} {embedding.model_name}",

@@ -3,6 +3,7 @@
 from scholar_rag_li.report.tables import (
     bounds,
     kind_difference,
+    many_timed,
     number,
     signed,
     top_latency,
@@ -12,7 +13,7 @@ from scholar_rag_li.studies import Outcome
 from scholar_rag_li.verdicts import Comparison, Reason, Verdict
 
 REASONS = {
-    Reason.ADOPTED: "it is proven better and gains at least delta within the budget",
+    Reason.ADOPTED: "it is proven better, by delta or more in the estimate",
     Reason.OVER_BUDGET: "what is proven better costs more than the budget",
     Reason.UNPROVEN: "no other level is proven to gain delta, though some may",
     Reason.NO_GAIN: "no other level gains delta",
@@ -38,6 +39,9 @@ def decision(results: Results, outcome: Outcome) -> str:
             f"chunks read `{under}`."
         )
     text = f"Decision: use `{outcome.chosen}`, as {REASONS[outcome.decision.reason]}"
+    if study.factor == "reranker" and outcome.decision.reason == Reason.ADOPTED:
+        budget = results.setting("budget_ms")
+        text += "" if budget is None else f", within the budget of {budget:g} ms"
     if outcome.decision.unproven:
         names = ", ".join(f"`{level}`" for level in outcome.decision.unproven)
         text += f". Unproven: {names}"
@@ -75,7 +79,10 @@ def _chunker(results: Results, outcome: Outcome) -> list[str]:
     study = outcome.study
     best = max(
         study.systems,
-        key=lambda level: results.mean(study.systems[level], study.measure),
+        key=lambda level: (
+            results.mean(study.systems[level], study.measure),
+            level == study.reference,  # a tie is no lead over it
+        ),
     )
     compared = {each.level: each for each in outcome.comparisons}
     highest = f"The highest {study.measure} is that of `{best}`"
@@ -135,32 +142,40 @@ def _rrf_k(results: Results, outcome: Outcome) -> list[str]:
 
 
 def _reranker(results: Results, outcome: Outcome) -> list[str]:
-    study = outcome.study
-    base = study.systems[study.reference]
+    study, rerankers = outcome.study, results.manifest["rerankers"]
+    plain = [level for level in study.systems if rerankers[level] is None]
+    unranked = study.systems[plain[0] if plain else study.reference]
     sentences = []
     for comparison in outcome.comparisons:
-        level = comparison.level
-        reranker = results.manifest["rerankers"][level]
-        model, candidates = reranker["model"], reranker["candidates"]
+        level, reranker = comparison.level, rerankers[comparison.level]
         text = f"On {study.measure}, {_compared(comparison)}."
         if level in outcome.added_ms:
-            slowest = top_latency(results, study.systems[level])
+            top = top_latency(results, study.systems[level])
+            who = "95 % take at most" if many_timed(results) else "the slowest took"
             text += (
                 f" It adds {outcome.added_ms[level]:.0f} ms to a query (median, warm); "
-                f"its slowest took {slowest:.0f} ms in all."
+                f"{who} {top:.0f} ms in all."
             )
-        note = language_note(model, results.manifest["language"])
+        if reranker is None:
+            sentences.append(text)
+            continue
+        note = language_note(reranker["model"], results.manifest["language"])
         sentences.append(f"{text} {note}".rstrip())
-        held = results.mean(base, f"recall@{candidates}")
-        reach = results.mean(base, f"success@{candidates}")
-        first = results.mean(base, "rr@10")
-        sentences.append(
-            f"The {candidates} candidates hold {number(held)} of the evidence, which no "
-            f"reranker's recall can exceed, and some of it for {number(reach)} of the "
-            f"questions, which no reranker's MRR can exceed; MRR before reranking is "
-            f"{number(first)}: {_room(reach, first)}."
-        )
+        sentences.append(_reach(results, unranked, reranker["candidates"]))
     return sentences
+
+
+def _reach(results: Results, unranked: str, candidates: int) -> str:
+    """Say what the candidates of a reranker allow, whatever the reranker."""
+    held = results.mean(unranked, f"recall@{candidates}")
+    reach = results.mean(unranked, f"success@{candidates}")
+    first = results.mean(unranked, "rr@10")
+    return (
+        f"The {candidates} candidates hold {number(held)} of the evidence, which no "
+        f"reranker's recall can exceed, and some of it for {number(reach)} of the "
+        f"questions, which no reranker's MRR can exceed; MRR before reranking is "
+        f"{number(first)}: {_room(reach, first)}."
+    )
 
 
 def _room(reach: float, mrr: float) -> str:

@@ -166,17 +166,18 @@ def bounds(interval: Interval) -> str:
 def top_latency(results: Results, system: str) -> float:
     """Return p95 where enough distinct questions were timed, else the maximum."""
     times = results.milliseconds(system)
-    if not _many(results):
+    if not many_timed(results):
         return times[-1]
     return times[math.ceil(0.95 * len(times)) - 1]
 
 
-def _many(results: Results) -> bool:
+def many_timed(results: Results) -> bool:
+    """Tell whether enough distinct questions were timed for p95."""
     return len({timing.question for timing in results.timings}) >= P95_FROM
 
 
 def _top_name(results: Results) -> str:
-    if _many(results):
+    if many_timed(results):
         return "p95 ms"
     times = len({(timing.question, timing.repeat) for timing in results.timings})
     return f"max ms (of {times})"

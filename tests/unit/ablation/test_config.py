@@ -82,7 +82,7 @@ def test_absolute_paths_stay(read, tmp_path):
 def test_a_path_may_begin_at_home(read, tmp_path, monkeypatch):
     """~ is the user's home."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert read(documents="~/theses").documents == tmp_path / "home" / "theses"
+    assert read(documents="~/texts").documents == tmp_path / "home" / "texts"
 
 
 def test_a_model_directory_is_relative_to_the_file(read, tmp_path):
@@ -177,8 +177,10 @@ def test_nothing_is_executed(read, tmp_path):
 def test_an_unknown_key_at_the_top(refused):
     """The message lists the keys that may stand there."""
     assert refused(rerankes={}) == [
-        "rerankes: unknown key; allowed here: documents, gold, language, embedding, "
-        "chunkers, retrievers, rrf_k, rerankers, baseline, studies, settings"
+        (
+            "rerankes: unknown key; allowed here: documents, gold, language, embedding, "
+            "chunkers, retrievers, rrf_k, rerankers, baseline, studies, settings"
+        )
     ]
 
 
@@ -188,14 +190,18 @@ def test_an_unknown_key_at_the_top(refused):
         (
             "embedding",
             {"model": "m", "prefix": "x"},
-            "embedding.prefix: unknown key; allowed here: model, query_instruction, "
-            "text_instruction",
+            (
+                "embedding.prefix: unknown key; allowed here: model, query_instruction, "
+                "text_instruction"
+            ),
         ),
         (
             "baseline",
             {"chunker": "a", "retriever": "b", "rrfk": 60},
-            "baseline.rrfk: unknown key; allowed here: chunker, retriever, rrf_k, "
-            "reranker",
+            (
+                "baseline.rrfk: unknown key; allowed here: chunker, retriever, rrf_k, "
+                "reranker"
+            ),
         ),
         (
             "settings",
@@ -209,8 +215,10 @@ def test_an_unknown_key_at_the_top(refused):
                 {"factor": "chunker", "measure": "recall@5"},
                 {"factor": "rrf_k", "measure": "recall@5", "carries": True},
             ],
-            "studies.1.carries: unknown key; allowed here: factor, measure, reference, "
-            "carry",
+            (
+                "studies.1.carries: unknown key; allowed here: factor, measure, reference, "
+                "carry"
+            ),
         ),
     ],
     ids=["embedding", "baseline", "settings", "studies"],
@@ -257,7 +265,10 @@ def test_a_missing_key_within(refused):
 def test_a_value_that_is_not_allowed(refused, keys, place, given):
     """The message says where it stands and what was given."""
     [problem] = refused(**keys)
-    assert (problem.startswith(f"{place}: "), problem.endswith(f"(given: {given})")) == (
+    assert (
+        problem.startswith(f"{place}: "),
+        problem.endswith(f"(given: {given})"),
+    ) == (
         True,
         True,
     )

@@ -5,7 +5,12 @@ import platform
 from importlib.metadata import version
 
 import pytest
-from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import (
+    Document,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+)
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace

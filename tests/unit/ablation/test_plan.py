@@ -202,7 +202,7 @@ def test_a_sound_plan_is_accepted():
     ("factor", "level", "known"),
     [
         ("chunker", "fixd", "fixed, sentence"),
-        ("retriever", "hybird", "vector, bm25, hybrid"),
+        ("retriever", "mixed", "vector, bm25, hybrid"),
         ("rrf_k", 61, "10, 60, 200"),
         ("reranker", "cross", "none, ce"),
     ],
@@ -236,7 +236,7 @@ def test_a_constant_is_checked_where_the_baseline_fuses_nothing():
 
 def test_every_problem_is_in_one_message():
     """Levels, baseline and studies are checked together."""
-    studies = [PlannedStudy("colour", "recall@5"), PlannedStudy("chunker", "recal@5")]
+    studies = [PlannedStudy("colour", "recall@5"), PlannedStudy("chunker", "hits@5")]
     found = refused(System("a", "b"), studies, reranker=[])
     assert len(found) == 6  # reranker; chunker, retriever, reranker; two studies
 
@@ -289,9 +289,9 @@ def test_a_study_of_an_unknown_factor():
 
 def test_a_study_of_an_unknown_measure():
     """The message names the study, and the measures that there are."""
-    [problem] = refused(studies=[PlannedStudy("chunker", "recal@5")])
+    [problem] = refused(studies=[PlannedStudy("chunker", "hits@5")])
     assert problem == (
-        "study of chunker: measure 'recal' is unknown; choose from recall, success, rr, "
+        "study of chunker: measure 'hits' is unknown; choose from recall, success, rr, "
         "precision"
     )
 
@@ -308,8 +308,10 @@ def test_a_study_of_rrf_k_around_what_fuses_nothing():
     """The message says what to do."""
     studies = [PlannedStudy("rrf_k", "recall@5")]
     assert refused(System("fixed", "vector"), studies) == [
-        "study of rrf_k around the retriever 'vector', which fuses nothing; make a "
-        "hybrid the baseline or leave the study out"
+        (
+            "study of rrf_k around the retriever 'vector', which fuses nothing; make a "
+            "hybrid the baseline or leave the study out"
+        )
     ]
 
 

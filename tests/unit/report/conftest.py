@@ -3,6 +3,7 @@
 import pytest
 
 from scholar_rag_li.results import QuestionInfo, Results, Study, Timing
+from scholar_rag_li.studies import outcome
 
 QUESTIONS = [f"q{i}" for i in range(1, 9)]
 
@@ -165,7 +166,7 @@ def timings():
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def results():
     """Results of the four studies; q1 to q4 are codes, q5 to q8 text, each a group."""
     kinds = ["code"] * 4 + ["text"] * 4
@@ -176,3 +177,9 @@ def results():
         {system: columns(system) for system in SCORES},
         timings(),
     )
+
+
+@pytest.fixture(scope="session")
+def outcomes(results):
+    """Factor -> outcome of its study."""
+    return {study.factor: outcome(results, study) for study in results.studies}

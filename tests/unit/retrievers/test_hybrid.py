@@ -90,7 +90,7 @@ class Lines(CustomLLM):
     def metadata(self):
         return LLMMetadata()
 
-    def complete(self, prompt, formatted=False, **_):  # noqa: ARG002, FBT002
+    def complete(self, prompt, formatted=False, **_):  # noqa: FBT002
         return CompletionResponse(text=self.lines)
 
     def stream_complete(self, prompt, formatted=False, **_):  # noqa: FBT002
@@ -196,7 +196,7 @@ def test_a_leg_that_gives_more_is_cut_to_depth(path):
     """A leg without `similarity_top_k` can't be told how many are wanted."""
 
     class Bare(BaseRetriever):
-        def _retrieve(self, query_bundle):  # noqa: ARG002
+        def _retrieve(self, query_bundle):
             return hits_of("abcdef")
 
     hybrid = HybridRetriever([Bare()], depth=3, similarity_top_k=3)
@@ -398,6 +398,19 @@ def test_a_leg_writes_its_embedding_into_a_bundle_of_its_own(path):
 
     bundle = QueryBundle("q")
     run(HybridRetriever([Embedding("a"), Embedding("b")]), path, bundle)
+    assert bundle.embedding is None
+
+
+def test_an_async_leg_writes_its_embedding_into_a_bundle_of_its_own():
+    """The same for legs with an async path."""
+
+    class Embedding(Leg):
+        async def _aretrieve(self, query_bundle):
+            query_bundle.embedding = [1.0]
+            return []
+
+    bundle = QueryBundle("q")
+    run(HybridRetriever([Embedding("")]), "async", bundle)
     assert bundle.embedding is None
 
 
