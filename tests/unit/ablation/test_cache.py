@@ -110,6 +110,13 @@ def test_kinds_do_not_share_values(cache):
     assert squares.batches == [[1]]
 
 
+def test_keys_of_two_kinds_differ(cache, memory):
+    """The kind is part of the digest, not only a column of the table."""
+    cache.get(Squares().work(), [1])
+    cache.get(Squares().work(kind="squaring elsewhere"), [1])
+    assert len({key for _, key in memory.values}) == 2
+
+
 KEY = {"model": "e5", "side": "text", "text": "agua", "depth": 20}
 
 

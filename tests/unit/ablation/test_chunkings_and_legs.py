@@ -64,6 +64,14 @@ def test_other_content_has_another_digest(changes):
     assert chunk("c", **changes).digest != chunk("c").digest
 
 
+def test_the_same_words_at_another_place_have_another_digest():
+    """Places are judged, so they belong to the content."""
+    chunking = chunk("c")
+    first, second = chunking.nodes
+    moved = second.model_copy(update={"start_char_idx": 3, "end_char_idx": 7})
+    assert Chunking("c", (first, moved), {}).digest != chunking.digest
+
+
 # legs
 
 
