@@ -109,7 +109,7 @@ def parse_measure(text: str) -> Measure:
     >>> parse_measure("recall@5") == Measure("recall", 5)
     True
     """
-    match = re.fullmatch(r"([a-z]+)@(\d+)", text)
+    match = re.fullmatch(r"([a-z]+)@(0|[1-9]\d*)", text)
     if match is None:
         raise ConfigError(f"measure {text!r}; write name@cutoff, as in recall@5")
     return Measure(match[1], int(match[2]))

@@ -24,13 +24,19 @@ CODES = (
     "INC-2023-Q1-011",
 )
 REPORTS = (
-    "El parte {} recoge la parada del aerogenerador por exceso de vibración en la "
-    "multiplicadora; se cambió el rodamiento y la máquina volvió a producir a los dos "
-    "días.",
-    "El parte {} recoge la parada del aerogenerador por una alarma de temperatura del "
-    "generador; se limpió el filtro y la máquina volvió a producir esa misma tarde.",
-    "El parte {} describe un fallo del sistema de orientación; el equipo sustituyó el "
-    "motor y comprobó la corona dentada antes de arrancar de nuevo.",
+    (
+        "El parte {} recoge la parada del aerogenerador por exceso de vibración en la "
+        "multiplicadora; se cambió el rodamiento y la máquina volvió a producir a los dos "
+        "días."
+    ),
+    (
+        "El parte {} recoge la parada del aerogenerador por una alarma de temperatura del "
+        "generador; se limpió el filtro y la máquina volvió a producir esa misma tarde."
+    ),
+    (
+        "El parte {} describe un fallo del sistema de orientación; el equipo sustituyó el "
+        "motor y comprobó la corona dentada antes de arrancar de nuevo."
+    ),
 )
 
 

@@ -21,7 +21,7 @@ LOGITS = {"a": -8.0, "b": 3.0, "c": 0.0}
 class Scripted(CrossEncoderRerank):
     """Scores a text with the logit listed for its first word; notes what it read."""
 
-    def predict(self, pairs, batch_size=32):  # noqa: ARG002
+    def predict(self, pairs, batch_size=32):
         self._model = [*(self._model or []), *pairs]
         return [LOGITS.get(text.split()[-1], 1.0) for _, text in pairs]
 

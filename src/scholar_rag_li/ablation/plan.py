@@ -100,6 +100,7 @@ class Plan:
             *_bad_names(self.levels),
             *self._bad_baseline(),
             *(problem for study in self.studies for problem in self._bad_study(study)),
+            *_repeated(self.studies),
         ]
         if problems:
             raise ConfigError(listing("the plan can't be run:", problems))
@@ -111,8 +112,11 @@ class Plan:
 
     def systems(self, factor: str, base: System) -> dict[str, System]:
         """Vary one factor around a base; level name -> system."""
+        if factor == "rrf_k" and base.retriever not in self.fusing:
+            # an earlier study carried on a retriever for which the constant is nothing
+            base = replace(base, retriever=self.baseline.retriever)
         return {
-            f"{level:g}" if isinstance(level, (int, float)) else level: self._fit(
+            level_name(level): self._fit(
                 replace(base, **{factor: level})  # type: ignore[arg-type]  # a level of that factor
             )
             for level in self.levels[factor]
@@ -125,9 +129,7 @@ class Plan:
 
     def reference(self, planned: PlannedStudy) -> str:
         """Name the level that the others of a study are compared with."""
-        own = getattr(self.baseline, planned.factor)
-        own = f"{own:g}" if isinstance(own, (int, float)) else own
-        return planned.reference or own
+        return planned.reference or level_name(getattr(self.baseline, planned.factor))
 
     def _fit(self, system: System) -> System:
         if system.retriever not in self.fusing:
@@ -162,16 +164,36 @@ class Plan:
                 f"study of rrf_k around the retriever {self.baseline.retriever!r}, which "
                 "fuses nothing; make a hybrid the baseline or leave the study out"
             )
-        levels = [
-            f"{level:g}" if isinstance(level, (int, float)) else level
-            for level in self.levels[study.factor]
-        ]
+        levels = [level_name(level) for level in self.levels[study.factor]]
+        if len(levels) == 1:
+            problems.append(
+                f"study of {study.factor}, which has the one level {levels[0]!r}; add a "
+                "level to compare it with, or leave the study out"
+            )
         if study.reference is not None and study.reference not in levels:
             problems.append(
                 f"study of {study.factor}: the reference {study.reference!r} is no "
                 f"level of it ({', '.join(levels)})"
             )
         return problems
+
+
+def level_name(level: str | float) -> str:
+    """Name a level; a number goes by its shortest form.
+
+    >>> level_name(60.0), level_name("hybrid")
+    ('60', 'hybrid')
+    """
+    return level if isinstance(level, str) else f"{level:g}"
+
+
+def _repeated(studies: Sequence[PlannedStudy]) -> list[str]:
+    factors = [study.factor for study in studies]
+    return [
+        f"{factors.count(factor)} studies of {factor}; give one, with all its levels"
+        for factor in dict.fromkeys(factors)
+        if factors.count(factor) > 1
+    ]
 
 
 def _bad_names(levels: Mapping[str, Sequence[str | float]]) -> list[str]:

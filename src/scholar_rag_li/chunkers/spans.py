@@ -83,6 +83,12 @@ def check_window(chunk_size: int, chunk_overlap: int) -> None:
     Raises:
         ConfigError: what was given and what is allowed.
     """
+    sizes = (chunk_size, chunk_overlap)
+    if not all(isinstance(size, int) for size in sizes):
+        raise ConfigError(
+            f"chunk_size is {chunk_size!r} and chunk_overlap {chunk_overlap!r}; give "
+            "whole numbers"
+        )
     if chunk_size < 1:
         raise ConfigError(f"chunk_size is {chunk_size}; give at least 1 character")
     if not 0 <= chunk_overlap < chunk_size:

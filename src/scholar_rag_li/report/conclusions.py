@@ -18,13 +18,6 @@ REASONS = {
     Reason.UNPROVEN: "no other level is proven to gain delta, though some may",
     Reason.NO_GAIN: "no other level gains delta",
 }
-UNSETTLED = (
-    Verdict.TOO_FEW,
-    Verdict.BETTER,
-    Verdict.WORSE,
-    Verdict.NOT_BETTER,
-    Verdict.NOT_WORSE,
-)
 
 
 def decision(results: Results, outcome: Outcome) -> str:
@@ -211,8 +204,14 @@ def model_name(model: str | None) -> str:
 
 
 def _undecided(results: Results, outcome: Outcome) -> str:
-    open_ = [c for c in outcome.comparisons if c.verdict in UNSETTLED]
-    needed = [c.questions_needed for c in open_ if c.questions_needed is not None]
+    """Say how many questions would settle what these leave open."""
+    open_ = [
+        each
+        for each in outcome.comparisons
+        if each.level in outcome.decision.unproven
+        or (outcome.study.factor == "rrf_k" and each.verdict != Verdict.NO_DIFFERENCE)
+    ]
+    needed = [c.questions_needed for c in open_ if (c.questions_needed or 0) > c.n]
     if not needed:
         return ""
     delta = results.setting("delta")

@@ -1,7 +1,9 @@
 """`report.md`, drawn from a result folder and nothing else."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from scholar_rag_li.report.conclusions import conclusions, decision, model_name
 from scholar_rag_li.report.tables import (
@@ -140,9 +142,9 @@ def _costs(results: Results) -> str:
         f"{markdown(Table('', columns, tuple(rows)))}\n\n"
         f"End to end for single questions: embedding, legs, fusion, reranking; uncached, "
         f"after warm-up, systems interleaved in random order, {len(questions)} questions "
-        f"{len(repeats)} times, one at a time, {latency['torch_threads']} torch "
-        f"thread(s). The maximum is shown below 200 distinct questions, p95 from there "
-        "on. Cold, from loading to the first answer (the first also imports torch): "
+        f"{len(repeats)} times, one at a time, {_threads(latency['torch_threads'])}. "
+        "The maximum is shown below 200 distinct questions, p95 from there on. Cold, from "
+        "loading to the first answer (the first also imports torch): "
         f"{cold}."
     )
 
@@ -188,16 +190,27 @@ def _setup(results: Results) -> str:
         ),
         f"- Unit of intervals and tests: {_unit(results)}.",
         (
-            f"- Embedding model: {model_name(embedding['name'])}, prefixes "
-            f"{fingerprint.get('query_instruction', '')!r} and "
-            f"{fingerprint.get('text_instruction', '')!r}. Depth of each leg: "
-            f"{settings['depth']}. Vector search is an exact scan by cosine similarity."
+            f"- Embedding model: {model_name(embedding['name'])}, "
+            f"{_prefixes(fingerprint)}. Depth of each leg: {settings['depth']}. Vector "
+            "search is an exact scan by cosine similarity."
         ),
         f"- Rerankers: {'; '.join(rerankers) or 'none'}.",
         f"- Seed {settings['seed']}. Machine: {machine['cpus']} x {machine['processor']}.",
         f"- Versions: {versions}.",
     ]
     return f"{markdown(Table('', columns, tuple(rows)))}\n\n" + "\n".join(lines)
+
+
+def _prefixes(fingerprint: Mapping[str, Any]) -> str:
+    """Quote the prefixes; a model object of the user's keeps its own to itself."""
+    if "query_instruction" not in fingerprint:
+        return "a model object of the user's, with its own prefixes"
+    question, text = fingerprint["query_instruction"], fingerprint["text_instruction"]
+    return f"prefixes {question!r} for questions and {text!r} for chunks"
+
+
+def _threads(count: int | None) -> str:
+    return "no torch" if count is None else f"torch threads: {count}"
 
 
 def _unit(results: Results) -> str:

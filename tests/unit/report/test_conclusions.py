@@ -42,15 +42,6 @@ def with_manifest(results, **parts):
     return replace(results, manifest={**results.manifest, **parts})
 
 
-SETTLED = {
-    Verdict.BETTER_BY_DELTA,
-    Verdict.BETTER_BELOW_DELTA,
-    Verdict.NO_DIFFERENCE,
-    Verdict.WORSE_BELOW_DELTA,
-    Verdict.WORSE_BY_DELTA,
-}
-"""What says on which side of delta the difference is."""
-
 FACTORS = ["chunker", "retriever", "rrf_k", "reranker"]
 
 
@@ -166,11 +157,16 @@ def test_no_sentence_claims_in_bold(results, outcomes, factor):
     assert "**" not in "".join(conclusions(results, outcomes[factor]))
 
 
-@pytest.mark.parametrize("verdict", sorted(set(Verdict) - SETTLED))
-def test_what_is_not_settled_says_how_many_questions_would(results, outcomes, verdict):
+def test_an_unproven_level_says_how_many_questions_would(results, outcomes):
     """A detectable difference of .3 and 250 questions for delta."""
     found = with_verdict(
-        outcomes["reranker"], verdict, smallest_detectable=0.3, questions_needed=250
+        outcomes["reranker"],
+        Verdict.TOO_FEW,
+        smallest_detectable=0.3,
+        questions_needed=250,
+    )
+    found = replace(
+        found, decision=replace(found.decision, unproven=("cross-encoder",))
     )
     assert (
         "These 8 questions detect a difference of 0.300 (power .8); to detect one of "
@@ -178,10 +174,19 @@ def test_what_is_not_settled_says_how_many_questions_would(results, outcomes, ve
     ) in conclusions(results, found)
 
 
-@pytest.mark.parametrize("verdict", sorted(SETTLED))
-def test_what_is_settled_asks_for_no_more_questions(results, outcomes, verdict):
-    """Where the verdict stands, no number of questions is named."""
-    found = with_verdict(outcomes["reranker"], verdict)
+def test_a_decided_level_asks_for_no_more_questions(results, outcomes):
+    """Where the rule could decide, no number of questions is named."""
+    found = with_verdict(outcomes["reranker"], Verdict.BETTER, questions_needed=250)
+    found = replace(found, decision=replace(found.decision, unproven=()))
+    assert "are needed" not in "".join(conclusions(results, found))
+
+
+def test_no_fewer_questions_are_asked_for_than_there_are(results, outcomes):
+    """Eight were asked; that seven are needed would be no advice."""
+    found = with_verdict(outcomes["reranker"], Verdict.TOO_FEW, questions_needed=7)
+    found = replace(
+        found, decision=replace(found.decision, unproven=("cross-encoder",))
+    )
     assert "are needed" not in "".join(conclusions(results, found))
 
 
