@@ -8,6 +8,9 @@ import sys
 
 import pytest
 import yaml
+from typer.testing import CliRunner
+
+from scholar_rag_li.cli import app
 
 pytestmark = [pytest.mark.integration, pytest.mark.model]
 
@@ -131,3 +134,41 @@ def test_scores_have_four_columns_and_no_latency(outputs):
         rows = list(csv.reader(file))
     assert rows[0] == ["system", "question", "measure", "value"]
     assert not [row for row in rows if "ms" in row[2] or "latency" in row[2]]
+
+
+def test_a_new_level_of_each_factor_is_a_line_of_configuration(
+    config, outputs, database
+):
+    """One line a factor adds its systems, and leaves the scores of the others alone."""
+    settings = yaml.safe_load(config.read_text("utf-8"))
+    size = {"kind": "fixed", "chunk_size": 1500, "chunk_overlap": 200}
+    weighted = {"kind": "hybrid", "legs": ["vector", "bm25"], "weights": [2, 1]}
+    settings["chunkers"]["fixed-1500"] = size
+    settings["retrievers"]["heavy"] = weighted
+    settings["rrf_k"].append(200)
+    settings["rerankers"]["ce-3"] = {**settings["rerankers"]["ce"], "candidates": 3}
+    # so that the same level is carried on whatever the new one scores
+    settings["studies"][0]["carry"] = False
+    settings["settings"]["latency_questions"] = 0
+    path = config.parent / "more.yaml"
+    path.write_text(yaml.safe_dump(settings), "utf-8")
+    folder = config.parent / "third"
+    dsn = database.url.render_as_string(hide_password=False)
+    done = CliRunner().invoke(
+        app, ["ablate", str(path), "-o", str(folder), "--dsn", dsn]
+    )
+    assert done.exit_code == 0, done.output
+    before, after = _scores(outputs[0][0]), _scores(folder)
+    assert {system for system, _, _ in after} - {system for system, _, _ in before} == {
+        "fixed-1500+hybrid-rrf60",
+        "fixed-1000+heavy-rrf60",
+        "fixed-1000+hybrid-rrf200",
+        "fixed-1000+hybrid-rrf60+ce-3",
+    }
+    # the new reranker adds the measures at its own depth, which the first run had not
+    assert {key: after[key] for key in before} == before
+
+
+def _scores(folder):
+    with (folder / "scores.csv").open(encoding="utf-8") as file:
+        return {tuple(row[:3]): row[3] for row in list(csv.reader(file))[1:]}
