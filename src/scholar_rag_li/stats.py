@@ -286,6 +286,17 @@ def equivalence_floor(n_groups: int) -> float:
     return float(1 - 0.025 ** (1 / n_groups))
 
 
+def groups_needed(delta: float) -> int:
+    """Return the fewest groups that can claim a difference to lie below delta.
+
+    The smallest G with `equivalence_floor` below delta, in (0, 1).
+
+    >>> groups_needed(0.05), equivalence_floor(71) > 0.05 > equivalence_floor(72)
+    (72, True)
+    """
+    return math.floor(math.log(0.025) / math.log(1 - delta)) + 1
+
+
 def _by_group(
     values: Mapping[str, float], groups: Mapping[str, str]
 ) -> dict[str, list[float]]:

@@ -9,6 +9,7 @@ from scholar_rag_li.report.tables import (
     top_latency,
 )
 from scholar_rag_li.results import Results
+from scholar_rag_li.stats import groups_needed
 from scholar_rag_li.studies import Outcome
 from scholar_rag_li.verdicts import Comparison, Reason, Verdict
 
@@ -53,10 +54,7 @@ def conclusions(results: Results, outcome: Outcome) -> list[str]:
         "reranker": _reranker,
     }[outcome.study.factor]
     sentences = own(results, outcome)
-    undecided = _undecided(results, outcome)
-    if undecided:
-        sentences.append(undecided)
-    return [*sentences, decision(results, outcome)]
+    return [*sentences, *_undecided(results, outcome), decision(results, outcome)]
 
 
 def _compared(comparison: Comparison) -> str:
@@ -203,20 +201,29 @@ def model_name(model: str | None) -> str:
     return parts[-1] if len(parts) > 2 else "/".join(parts)  # noqa: PLR2004  # owner/name
 
 
-def _undecided(results: Results, outcome: Outcome) -> str:
-    """Say how many questions would settle what these leave open."""
+def _undecided(results: Results, outcome: Outcome) -> list[str]:
+    """Say how many questions or groups would settle what these leave open."""
     open_ = [
         each
         for each in outcome.comparisons
         if each.level in outcome.decision.unproven
         or (outcome.study.factor == "rrf_k" and each.verdict != Verdict.NO_DIFFERENCE)
     ]
-    needed = [c.questions_needed for c in open_ if (c.questions_needed or 0) > c.n]
-    if not needed:
-        return ""
-    delta = results.setting("delta")
-    smallest = max(c.smallest_detectable for c in open_)
-    return (
-        f"These {open_[0].n} questions detect a difference of {smallest:.3f} (power .8); "
-        f"to detect one of {delta:g}, about {max(needed)} questions like these are needed."
-    )
+    if not open_:
+        return []
+    delta, n = results.setting("delta"), open_[0].n
+    sentences = []
+    needed = [c.questions_needed or 0 for c in open_]
+    if max(needed) > n:
+        smallest = max(c.smallest_detectable for c in open_)
+        sentences.append(
+            f"These {n} questions detect a difference of {smallest:.3f} (power .8); to "
+            f"detect one of {delta:g}, about {max(needed)} questions like these are needed."
+        )
+    groups, fewest = open_[0].n_groups, groups_needed(delta)
+    if groups < fewest:
+        sentences.append(
+            f"{groups} groups can't show that a difference is below {delta:g}, however "
+            f"equal the scores; {fewest} can."
+        )
+    return sentences

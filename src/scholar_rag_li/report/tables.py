@@ -160,6 +160,8 @@ def bounds(interval: Interval) -> str:
     """Print an interval's bounds."""
     if not math.isfinite(interval.low):
         return "[unknown: one group]"
+    if interval.low == interval.high == 0:
+        return "[all tie]"  # no spread was seen, which is not to say that there is none
     return f"[{signed(interval.low)}, {signed(interval.high)}]"
 
 
