@@ -31,7 +31,7 @@ demo: $(VENV)/.demo ## Run the ablation on the bundled theses; prints where the 
 
 .PHONY: models
 models: $(VENV)/.demo ## Build the models that need no model hub, once, into the user's cache
-	$(BIN)/python -c 'from scholar_rag_li.models import offline_models; offline_models(log=print)'
+	$(BIN)/python -c 'from scholar_rag_li.demo import offline_models; offline_models(log=print)'
 
 .PHONY: test
 test: lint types models ## Run lint, types and all tests but the exhaustive ones

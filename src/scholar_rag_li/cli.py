@@ -2,11 +2,12 @@
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated, NamedTuple, Self
 
 import typer
 from rich.console import Console
@@ -19,12 +20,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table as RichTable
+from rich.text import Text
 
-from scholar_rag_li.ablation import Ablation, AblationResult, read_config
+from scholar_rag_li.ablation import Ablation, read_config
 from scholar_rag_li.ablation.config import AblationConfig
+from scholar_rag_li.demo import demo_models, examples_dir
 from scholar_rag_li.errors import ScholarRagError
-from scholar_rag_li.models import demo_models, examples_dir
-from scholar_rag_li.report import Table, conclusions, study_tables, write_report
+from scholar_rag_li.report import Table, conclusions, study_tables
 from scholar_rag_li.results import Results, Study
 from scholar_rag_li.studies import outcome
 
@@ -48,6 +50,10 @@ DataDirectory = Annotated[
     Path | None,
     typer.Option(help="Where the embedded PostgreSQL keeps its data."),
 ]
+TimeAgain = Annotated[
+    bool,
+    typer.Option("--time-again", help="Measure the latency anew."),
+]
 
 
 @app.command()
@@ -56,6 +62,7 @@ def ablate(
     output: Output = Path("ablation-report"),
     dsn: Dsn = None,
     data_directory: DataDirectory = None,
+    time_again: TimeAgain = False,  # noqa: FBT002  # typer's way of a flag
 ) -> None:
     """Run the ablation that a configuration file describes, and write its report.
 
@@ -64,7 +71,8 @@ def ablate(
     Example: scholar-rag-li ablate ablation.yaml --output report
     """
     with _clear_errors():
-        _run(read_config(config), output, dsn, data_directory)
+        place = _Place(output, dsn, data_directory, time_again)
+        _run(read_config(config), place)
 
 
 @app.command()
@@ -72,6 +80,7 @@ def demo(
     output: Output = Path("demo-report"),
     dsn: Dsn = None,
     data_directory: DataDirectory = None,
+    time_again: TimeAgain = False,  # noqa: FBT002  # typer's way of a flag
 ) -> None:
     """Run the ablation on the bundled example: twelve fictional theses in Spanish.
 
@@ -80,9 +89,17 @@ def demo(
     with _clear_errors():
         embedding, cross_encoder = demo_models(log=err.print)
         config = read_config(examples_dir() / "tesis" / "ablation.yaml")
-        _run(
-            _with_models(config, embedding, cross_encoder), output, dsn, data_directory
-        )
+        place = _Place(output, dsn, data_directory, time_again)
+        _run(_with_models(config, embedding, cross_encoder), place)
+
+
+class _Place(NamedTuple):
+    """Where a run writes and keeps what it computed."""
+
+    output: Path
+    dsn: str | None
+    directory: Path | None
+    time_again: bool
 
 
 def _with_models(
@@ -93,24 +110,25 @@ def _with_models(
         name: {**level, "model": cross_encoder} if "model" in level else level
         for name, level in config.rerankers.items()
     }
-    bi_encoder = config.embedding.model_copy(update={"model": embedding})
+    bi_encoder = None
+    if config.embedding is not None:
+        bi_encoder = config.embedding.model_copy(update={"model": embedding})
     return config.model_copy(update={"embedding": bi_encoder, "rerankers": rerankers})
 
 
-def _run(
-    config: AblationConfig, output: Path, dsn: str | None, directory: Path | None
-) -> AblationResult:
+def _run(config: AblationConfig, place: _Place) -> None:
     ablation = Ablation.from_config(config)
     with _Bars() as bars:
-        result = ablation.run(
-            output,
-            dsn=dsn,
-            directory=directory,
+        ablation.run(
+            place.output,
+            dsn=place.dsn,
+            directory=place.directory,
             progress=bars,
             on_study=_show_study,
+            time_again=place.time_again,
         )
-    out.print(f"\nReport: {write_report(output).resolve()}", soft_wrap=True)
-    return result
+    report = (place.output / "report.md").resolve()
+    out.print(f"\nReport: {report}", markup=False, soft_wrap=True)
 
 
 def _show_study(results: Results, study: Study) -> None:
@@ -123,11 +141,12 @@ def _show_study(results: Results, study: Study) -> None:
 
 
 def _drawn(table: Table) -> RichTable:
-    drawn = RichTable(title=table.title, title_justify="left")
+    # as Text, for a level or a kind may hold what rich would read as markup
+    drawn = RichTable(title=Text(table.title), title_justify="left")
     for index, column in enumerate(table.columns):
-        drawn.add_column(column, justify="left" if index == 0 else "right")
+        drawn.add_column(Text(column), justify="left" if index == 0 else "right")
     for row in table.rows:
-        drawn.add_row(*row)
+        drawn.add_row(*(Text(cell) for cell in row))
     return drawn
 
 
@@ -168,16 +187,27 @@ class _Bars:
             self._bars.remove_task(self._tasks.pop(what))
 
 
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
 @contextmanager
 def _clear_errors() -> Iterator[None]:
     """Turn what a user can mend into one message and an exit code."""
+    # SIGTERM and a closed terminal end a run as Ctrl-C does: the embedded server is
+    # stopped on the way out
+    ends = [getattr(signal, name, signal.SIGINT) for name in ("SIGTERM", "SIGHUP")]
+    before = {number: signal.signal(number, _interrupt) for number in ends}
     logging.getLogger("transformers").setLevel(logging.ERROR)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         yield
-    except (ScholarRagError, OSError) as error:
+    except (ScholarRagError, ImportError, OSError) as error:
         err.print(f"Error: {error}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(BAD_INPUT) from error
     except KeyboardInterrupt as error:
         err.print("Stopped. What is done is kept; run the same command to go on.")
         raise typer.Exit(INTERRUPTED) from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

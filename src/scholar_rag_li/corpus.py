@@ -12,10 +12,13 @@ documents. Every fault of a file is reported in one error.
 """
 
 import json
+import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +29,7 @@ from scholar_rag_li.errors import CorpusError, listing
 from scholar_rag_li.judging import Evidence, Fact
 
 SUFFIXES = (".txt", ".md")
+SIMILAR = 0.8  # of two keys' letters in common: a slip of the pen, not another word
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,8 @@ def load_corpus(documents: str | Path | Sequence[Document], gold: str | Path) ->
 
     Args:
         documents: a folder (searched with its subfolders for .txt and .md in UTF-8, the
-            id being the relative path without suffix), a single file, or LlamaIndex
-            documents, whose ``id_`` the gold then names.
+            id being the relative path without suffix; hidden ones are passed over), a
+            single file, or LlamaIndex documents, whose ``id_`` the gold then names.
         gold: a .jsonl file, see the module.
 
     Returns:
@@ -97,11 +101,10 @@ def load_corpus(documents: str | Path | Sequence[Document], gold: str | Path) ->
     Raises:
         CorpusError: one message that lists everything found wrong.
     """
-    read = (
-        read_documents(documents)
-        if isinstance(documents, (str, Path))
-        else _checked_documents(documents)
-    )
+    if isinstance(documents, (str, Path)):
+        read = read_documents(documents)
+    else:
+        read = _checked_documents(documents)
     texts = {document.id_: document.text for document in read}
     return Corpus(read, read_gold(gold, texts))
 
@@ -110,9 +113,9 @@ def read_documents(path: str | Path) -> tuple[Document, ...]:
     """Read the .txt and .md files of a folder as LlamaIndex documents without metadata.
 
     Raises:
-        CorpusError: no such folder, no such files, ids that clash, or not UTF-8.
+        CorpusError: no such folder, no such files, ids that clash, not UTF-8, or a NUL.
     """
-    root = Path(path)
+    root = _expanded(path)
     if not root.exists():
         raise CorpusError(f"no documents at {root}: there is no such file or folder")
     files = (
@@ -121,7 +124,9 @@ def read_documents(path: str | Path) -> tuple[Document, ...]:
         else sorted(
             each
             for each in root.rglob("*")
-            if each.suffix in SUFFIXES and each.is_file()
+            if each.suffix.lower() in SUFFIXES
+            and not any(part.startswith(".") for part in each.relative_to(root).parts)
+            and each.is_file()
         )
     )
     base = root.parent if root.is_file() else root
@@ -131,6 +136,9 @@ def read_documents(path: str | Path) -> tuple[Document, ...]:
             text = file.read_bytes().decode("utf-8")
         except UnicodeDecodeError as error:
             problems.append(f"{file}: not UTF-8 ({error.reason} at byte {error.start})")
+            continue
+        if "\0" in text:
+            problems.append(f"{file}: {_nul(text)}")
             continue
         id_ = file.relative_to(base).with_suffix("").as_posix()
         documents.append(Document(id_=id_, text=text))
@@ -142,13 +150,35 @@ def read_documents(path: str | Path) -> tuple[Document, ...]:
 def _checked_documents(
     documents: Sequence[Document], where: str = ""
 ) -> tuple[Document, ...]:
+    if not isinstance(documents, Sequence) or not all(
+        isinstance(document, Document) for document in documents
+    ):
+        raise CorpusError(
+            f"the documents are a {type(documents).__name__}; give a path, or a list of "
+            "LlamaIndex documents"
+        )
     if not any(document.text.strip() for document in documents):
         raise CorpusError(f"the corpus is empty: no document with text{where}")
+    for document in documents:
+        if "\0" in document.text:
+            raise CorpusError(f"document {document.id_!r}: {_nul(document.text)}")
     counts = Counter(document.id_ for document in documents)
     twice = sorted(id_ for id_, count in counts.items() if count > 1)
     if twice:
         raise CorpusError(listing("document ids that occur more than once:", twice))
     return tuple(sorted(documents, key=lambda document: document.id_))
+
+
+def _nul(text: str) -> str:
+    return (
+        f"a NUL character at {text.index(chr(0))}, which no database stores; "
+        "take it out, or convert the text again"
+    )
+
+
+def _expanded(path: str | Path) -> Path:
+    """Put the home directory for ~; that of a user who is not there stays as it is."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  # Path's own raises RuntimeError
 
 
 def read_gold(path: str | Path, texts: Mapping[str, str]) -> Gold:
@@ -164,7 +194,11 @@ def read_gold(path: str | Path, texts: Mapping[str, str]) -> Gold:
     Raises:
         CorpusError: one message with the line of every fault.
     """
-    file = Path(path)
+    if not isinstance(path, (str, Path)):
+        raise CorpusError(
+            f"the gold is a {type(path).__name__}; give the path of a .jsonl file"
+        )
+    file = _expanded(path)
     if not file.is_file():
         raise CorpusError(f"no gold file at {file}: there is no such file")
     try:
@@ -193,7 +227,7 @@ def read_gold(path: str | Path, texts: Mapping[str, str]) -> Gold:
 
 
 class _EvidenceLine(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True, extra="allow")
     start: int | None = None
     end: int | None = None
     quote: str | None = None
@@ -202,7 +236,7 @@ class _EvidenceLine(BaseModel):
 
 
 class _GoldLine(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True, extra="allow")
     id: str
     question: str
     doc_id: str | None = None
@@ -219,7 +253,7 @@ def _read_line(
         row = _GoldLine.model_validate_json(line)
     except ValidationError as error:
         return [_explain(each) for each in error.errors()]
-    problems = []
+    problems = _misspelt(row)
     if row.id in ids:
         problems.append(f"the id {row.id!r} occurs a second time")
     ids.add(row.id)
@@ -233,9 +267,11 @@ def _read_line(
             problems.append(_unknown_document(doc_id, texts))
         facts.append((Evidence(doc_id),))
     for item in row.evidence or []:
+        spans = (item, *item.alternatives)
+        problems += [problem for each in spans for problem in _misspelt(each)]
         located = [
             _locate(each, each.doc_id or item.doc_id or row.doc_id, texts)
-            for each in (item, *item.alternatives)
+            for each in spans
         ]
         problems += [each for each in located if isinstance(each, str)]
         facts.append(tuple(each for each in located if isinstance(each, Evidence)))
@@ -245,6 +281,18 @@ def _read_line(
         facts = [tuple(evidence for fact in facts for evidence in fact)]
     kind = row.kind or assigned_kind(row.question)
     return Question(row.id, row.question, tuple(facts), kind)
+
+
+def _misspelt(line: BaseModel) -> list[str]:
+    """Name the unknown keys that nearly are known ones; other extra keys are welcome."""
+    problems = []
+    for key in line.model_extra or ():
+        known = get_close_matches(
+            key.lower(), type(line).model_fields, n=1, cutoff=SIMILAR
+        )
+        if known and not key.startswith(f"{known[0]}_"):  # question_es is another word
+            problems.append(f"unknown key {key!r}; did you mean {known[0]}?")
+    return problems
 
 
 def assigned_kind(question: str) -> str:
@@ -274,7 +322,7 @@ def _locate(
             return "evidence needs start and end, or a quote"
         places = _places(text, quote)
         if len(places) != 1:
-            return f"the quote {_short(quote)} {_where(places, doc_id)}"
+            return f"the quote {_short(quote)} {_where(quote, places, text, doc_id)}"
         start, end = places[0], places[0] + len(quote)
     if start is None or end is None or not 0 <= start < end <= len(text):
         return (
@@ -285,7 +333,8 @@ def _locate(
     if quote is not None and quote != there:
         return (
             f"at {start}:{end} of {doc_id!r} stands {_short(there)}, not the quote "
-            f"{_short(quote)}, which {_where(_places(text, quote), doc_id)}"
+            f"{_short(quote)}, which "
+            f"{_where(quote, _places(text, quote), text, doc_id)}"
         )
     if not there.strip():
         return f"evidence {start}:{end} of {doc_id!r} holds blank characters only"
@@ -297,7 +346,12 @@ def _places(text: str, quote: str) -> list[int]:
     return [match.start() for match in re.finditer(f"(?={re.escape(quote)})", text)]
 
 
-def _where(places: Sequence[int], doc_id: str) -> str:
+def _where(quote: str, places: Sequence[int], text: str, doc_id: str) -> str:
+    if not places and _loose(quote) and _loose(quote) in _loose(text):
+        return (
+            f"is not in the text of {doc_id!r} as written; it is there with other line "
+            "ends, blanks or Unicode form: copy it from the text"
+        )
     if not places:
         return f"is not in the text of {doc_id!r}"
     shown = ", ".join(str(place) for place in places[:5])
@@ -305,7 +359,17 @@ def _where(places: Sequence[int], doc_id: str) -> str:
     return f"is in {doc_id!r} at {shown}{many}"
 
 
+def _loose(text: str) -> str:
+    """Return a text so that what looks the same is the same."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
 def _unknown_document(doc_id: str, texts: Mapping[str, str]) -> str:
+    if _loose(doc_id) in map(_loose, texts):
+        return (
+            f"the document {doc_id!r} is not in the corpus as written; it is there in "
+            "another Unicode form: copy its id from the file's name"
+        )
     known = ", ".join(sorted(texts)[:5]) + (", ..." if len(texts) > 5 else "")  # noqa: PLR2004  # shown, not meant
     return f"the document {doc_id!r} is not in the corpus (which has {known})"
 

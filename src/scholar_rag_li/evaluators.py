@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -99,7 +100,7 @@ def evaluate(  # what is judged, then how
         question that retrieves nothing scores 0 and stays in.
 
     Raises:
-        ConfigError: settings out of range, or no question with evidence.
+        ConfigError: settings out of range, no gold, or no question with evidence.
         CorpusError: a question id, or a chunk id, that occurs twice.
         RetrievalError: the retriever failed (the question is named), or returned
             something whose place in a document can't be known.
@@ -111,8 +112,11 @@ def evaluate(  # what is judged, then how
     (1.0, 0.5)
     """
     check_policy(policy, coverage)
+    if not isinstance(k, Real) or k < 1 or k % 1:
+        raise ConfigError(f"cutoff is {k!r}; give a whole number from 1 on")
+    k = int(k)  # 5.0 is one, but neither slices nor names a measure
     measures = [Measure(name, k) for name in MEASURES]
-    questions = gold.gold if isinstance(gold, Corpus) else gold
+    questions = _questions(gold)
     counts = Counter(question.id for question in questions)
     if twice := sorted(id_ for id_, count in counts.items() if count > 1):
         raise CorpusError(listing("question ids that occur more than once:", twice))
@@ -127,6 +131,19 @@ def evaluate(  # what is judged, then how
         scores[question.id] = {str(each): each(ranks) for each in measures}
     unjudged = tuple(question.id for question in questions if not question.facts)
     return Evaluation(scores, k, policy, coverage, unjudged)
+
+
+def _questions(gold: Any) -> Sequence[Question]:
+    """Return the questions of a gold; refuse what is none, such as its path."""
+    questions = gold.gold if isinstance(gold, Corpus) else gold
+    if isinstance(questions, Sequence) and all(
+        isinstance(each, Question) for each in questions
+    ):
+        return questions
+    raise ConfigError(
+        f"the gold is {gold!r:.80}, a {type(gold).__name__}; give what "
+        "load_corpus(documents, gold) returns, or its questions"
+    )
 
 
 def _ask(retrieve: Retrieve, question: Question) -> list[Hit]:

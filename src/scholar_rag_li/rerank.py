@@ -1,10 +1,10 @@
 """The cross-encoder stage: question and chunk are read together and scored."""
 
-import json
 import math
 import threading
 from collections.abc import Sequence
 from copy import deepcopy
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ from scholar_rag_li.models import (
     HUB_IGNORED,
     HUB_WEIGHTS,
     ResolvedModel,
-    quiet_loading,
+    expanded,
+    loading,
+    model_length,
     resolve_model,
 )
 
@@ -40,8 +42,6 @@ ACTIVATION = (
 MAX_LENGTH = 512  # tokens of question and chunk together: the parent's limit
 OWN_ARGUMENTS = ("model", "device", "activation_fn")
 
-# Models in the manner of RoBERTa count positions from pad_token_id + 1.
-_OFFSET_POSITIONS = {"camembert", "longformer", "mpnet", "roberta", "xlm-roberta"}
 _LOADING = threading.Lock()
 
 dispatcher = get_dispatcher(__name__)
@@ -66,7 +66,7 @@ class CrossEncoderRerank(SentenceTransformerRerank):
             default all.
 
     Raises:
-        ConfigError: A number below 1, or a keyword argument that is set elsewhere.
+        ConfigError: No whole number from 1, or a keyword argument that is set elsewhere.
 
     >>> CrossEncoderRerank(top_n=0)
     Traceback (most recent call last):
@@ -100,9 +100,6 @@ class CrossEncoderRerank(SentenceTransformerRerank):
         candidates: int | None = None,
     ) -> None:
         """Check the settings; nothing is loaded."""
-        for name, value in (("top_n", top_n), ("candidates", candidates)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} is {value}; give a whole number from 1.")
         if own := sorted(set(OWN_ARGUMENTS) & set(cross_encoder_kwargs or {})):
             raise ConfigError(
                 f"cross_encoder_kwargs holds {', '.join(own)}. model and device are "
@@ -114,10 +111,10 @@ class CrossEncoderRerank(SentenceTransformerRerank):
             model=str(model),
             device=device,
             cache_folder=None if cache_folder is None else str(cache_folder),
-            top_n=top_n,
+            top_n=_count("top_n", top_n),
             keep_retrieval_score=keep_retrieval_score,
             cross_encoder_kwargs=cross_encoder_kwargs or {},
-            candidates=candidates,
+            candidates=None if candidates is None else _count("candidates", candidates),
         )
 
     @classmethod
@@ -129,7 +126,7 @@ class CrossEncoderRerank(SentenceTransformerRerank):
     def max_length(self) -> int:
         """Tokens of question and chunk together that are read; the rest is cut off."""
         wanted = int(self.cross_encoder_kwargs.get("max_length", MAX_LENGTH))
-        return min(wanted, _model_length(Path(self._resolve().path)))
+        return min(wanted, model_length(Path(self._resolve().path)) or MAX_LENGTH)
 
     @property
     def fingerprint(self) -> str:
@@ -226,7 +223,7 @@ class CrossEncoderRerank(SentenceTransformerRerank):
         """Find the model once."""
         if self._resolved is None:
             name = self.model
-            if self.cache_folder and not Path(name).expanduser().is_dir():
+            if self.cache_folder and not expanded(name).is_dir():
                 name = _download(name, self.cache_folder)
             self._resolved = resolve_model(name, kind="cross-encoder")
         return self._resolved
@@ -238,13 +235,20 @@ class CrossEncoderRerank(SentenceTransformerRerank):
                 path = self._resolve().path  # refused before the slow import
                 from sentence_transformers import CrossEncoder  # noqa: PLC0415  slow
 
-                with quiet_loading():
+                with loading(path):
                     self._model = CrossEncoder(
                         path,
                         device=self.device or infer_torch_device(),
                         **self.cross_encoder_kwargs | {"max_length": self.max_length},
                     )
         return self._model
+
+
+def _count(name: str, value: Any) -> int:
+    """Return a number of nodes, or refuse it."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ConfigError(f"{name} is {value!r}; give a whole number from 1.")
+    return int(value)
 
 
 def _identity(logits: Any) -> Any:
@@ -270,19 +274,6 @@ def _copy(node: BaseNode, retrieval_score: float | None) -> BaseNode:
             "excluded_llm_metadata_keys": list(dict.fromkeys(llm + unread)),
         }
     )
-
-
-def _model_length(directory: Path) -> int:
-    """Return the most tokens the model can read, from its configuration files."""
-    config, tokenizer = (
-        json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        for file in (directory / "config.json", directory / "tokenizer_config.json")
-    )
-    positions = config.get("max_position_embeddings") or 0
-    if config.get("model_type") in _OFFSET_POSITIONS:
-        positions -= (config.get("pad_token_id") or 0) + 1
-    limits = (positions, tokenizer.get("model_max_length") or 0)
-    return min((int(limit) for limit in limits if limit > 0), default=MAX_LENGTH)
 
 
 def _download(name: str, cache_folder: str) -> str:

@@ -14,6 +14,7 @@ without a database:
 import csv
 import json
 import math
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -157,17 +158,37 @@ def write_results(results: Results, folder: Path) -> None:
     (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
 
+WRITTEN = (
+    "scores.csv",
+    "summary.csv",
+    "latency.csv",
+    "questions.csv",
+    "manifest.json",
+    "report.md",
+    "runs/*.trec",
+    "qrels/*.qrels",
+)
+"""What an ablation writes into its folder."""
+
+
 def clear_results(folder: Path) -> None:
-    """Remove the runs and qrels of an earlier ablation, whose systems may be others.
+    """Make a folder ready: it can be written, and nothing of an earlier ablation is left.
 
     Raises:
-        ConfigError: the folder is a file.
+        ConfigError: the folder is a file, or can't be written.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file; name a folder for the results")
-    if (folder / "manifest.json").is_file():
-        for file in (*folder.glob("runs/*.trec"), *folder.glob("qrels/*.qrels")):
-            file.unlink()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / "manifest.json").is_file():
+            for file in [each for name in WRITTEN for each in folder.glob(name)]:
+                file.unlink()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"no results can be written to {folder} ({error.strerror}); name a folder "
+            "that can be written"
+        ) from error
 
 
 def read_results(folder: Path) -> Results:

@@ -25,6 +25,7 @@ class Outcome:
         study: what was varied.
         comparisons: each other level against the reference, on the primary measure.
         decision: the level to use.
+        union: for a chunker, the comparisons under the policy ``union``.
         union_decision: for a chunker, the decision under the policy ``union``.
         added_ms: level -> added milliseconds per query, where latency was measured.
     """
@@ -32,6 +33,7 @@ class Outcome:
     study: Study
     comparisons: tuple[Comparison, ...]
     decision: Decision
+    union: tuple[Comparison, ...]
     union_decision: Decision | None
     added_ms: Mapping[str, float]
 
@@ -57,10 +59,13 @@ def outcome(results: Results, study: Study) -> Outcome:
     added = added_milliseconds(results, study)
     costs = {level: added.get(level, 0.0) for level in study.systems}
     comparisons, decision = _compare(results, study, study.measure, costs)
-    union = None
+    union: list[Comparison] = []
+    union_decision = None
     if study.factor == "chunker":
-        _, union = _compare(results, study, study.measure + UNION, costs)
-    return Outcome(study, tuple(comparisons), decision, union, added)
+        union, union_decision = _compare(results, study, study.measure + UNION, costs)
+    return Outcome(
+        study, tuple(comparisons), decision, tuple(union), union_decision, added
+    )
 
 
 def added_milliseconds(results: Results, study: Study) -> dict[str, float]:

@@ -78,6 +78,6 @@ def factors():
 @pytest.fixture(scope="session")
 def models():
     """The real bi-encoder and cross-encoder, built once by `make models`."""
-    from scholar_rag_li.models import offline_models  # noqa: PLC0415  # only if asked for
+    from scholar_rag_li.demo import offline_models  # noqa: PLC0415  # only if asked for
 
     return offline_models()

@@ -13,7 +13,8 @@ import numpy as np
 import onnx
 import pytest
 
-from scholar_rag_li.models import examples_dir, offline_models, resolve_model
+from scholar_rag_li.demo import examples_dir, offline_models
+from scholar_rag_li.models import resolve_model
 
 PARAPHRASES = (
     "query: ¿Cuánto cuesta matricularse en el máster?",

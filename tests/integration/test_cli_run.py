@@ -54,7 +54,7 @@ def config(small, models, tmp_path_factory):
             "ce": {
                 "kind": "cross-encoder",
                 "model": str(models[1]),
-                "candidates": 5,
+                "candidates": 10,
             },
         },
         "baseline": {"chunker": "fixed-1000", "retriever": "hybrid", "rrf_k": 60},
@@ -146,7 +146,7 @@ def test_a_new_level_of_each_factor_is_a_line_of_configuration(
     settings["chunkers"]["fixed-1500"] = size
     settings["retrievers"]["heavy"] = weighted
     settings["rrf_k"].append(200)
-    settings["rerankers"]["ce-3"] = {**settings["rerankers"]["ce"], "candidates": 3}
+    settings["rerankers"]["ce-12"] = {**settings["rerankers"]["ce"], "candidates": 12}
     # so that the same level is carried on whatever the new one scores
     settings["studies"][0]["carry"] = False
     settings["settings"]["latency_questions"] = 0
@@ -163,7 +163,7 @@ def test_a_new_level_of_each_factor_is_a_line_of_configuration(
         "fixed-1500+hybrid-rrf60",
         "fixed-1000+heavy-rrf60",
         "fixed-1000+hybrid-rrf200",
-        "fixed-1000+hybrid-rrf60+ce-3",
+        "fixed-1000+hybrid-rrf60+ce-12",
     }
     # the new reranker adds the measures at its own depth, which the first run had not
     assert {key: after[key] for key in before} == before

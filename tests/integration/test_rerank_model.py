@@ -1,13 +1,15 @@
 """The cross-encoder stage with real weights, against sentence-transformers itself."""
 
 import math
+import os
+import shutil
 
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 from torch.nn import Identity
 
+from scholar_rag_li.demo import offline_models
 from scholar_rag_li.errors import ModelError
-from scholar_rag_li.models import offline_models
 from scholar_rag_li.rerank import CrossEncoderRerank
 
 pytestmark = [
@@ -71,6 +73,14 @@ def test_the_bi_encoder_is_refused(models):
     """The demo's own embedder is no cross-encoder."""
     with pytest.raises(ModelError, match="no cross-encoder"):
         CrossEncoderRerank(str(models[0])).predict([(QUESTION, "text")])
+
+
+def test_weights_cut_short_are_a_model_error(models, tmp_path):
+    """As an interrupted copy leaves them: the directory is named."""
+    copy = shutil.copytree(models[1], tmp_path / "m")
+    os.truncate(copy / "model.safetensors", 100)
+    with pytest.raises(ModelError, match=f"the model in {copy} can't be loaded"):
+        CrossEncoderRerank(str(copy), device="cpu").predict([(QUESTION, "text")])
 
 
 def test_a_short_model_reads_a_long_text(models, tmp_path):

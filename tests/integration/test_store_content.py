@@ -77,6 +77,24 @@ def test_a_key_that_is_no_digest_is_refused(content):
         content.put_many("k", {b"abc": b""})
 
 
+def test_what_was_deleted_is_gone(content):
+    """One of two keys; another may be written in its place."""
+    content.put_many("k", {_key(1): b"a", _key(2): b"b"})
+    content.delete("k", [_key(1)])
+    content.put_many("k", {_key(1): b"anew"})
+    assert content.get_many("k", [_key(1), _key(2)]) == {
+        _key(1): b"anew",
+        _key(2): b"b",
+    }
+
+
+def test_the_deleted_are_counted(content):
+    """Those that were there, of that kind: 5001 of 5002 keys in 2 statements."""
+    content.put_many("k", {_key(at): b"" for at in range(5001)})
+    content.put_many("other", {_key(5001): b""})
+    assert content.delete("k", [_key(at) for at in range(5002)]) == 5001
+
+
 def test_opening_twice_finds_the_rows(database, table):
     """A second object is the same table."""
     ContentTable(database, table).put_many("k", {_key(1): b"a"})

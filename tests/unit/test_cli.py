@@ -1,5 +1,8 @@
 """The command line: what it shows, where it says it, and how it ends."""
 
+import signal
+from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -7,9 +10,9 @@ import typer
 from typer.testing import CliRunner
 
 from scholar_rag_li import cli
+from scholar_rag_li.demo import examples_dir
 from scholar_rag_li.errors import ModelError
-from scholar_rag_li.models import examples_dir
-from scholar_rag_li.results import QuestionInfo, Results, Study, write_results
+from scholar_rag_li.results import QuestionInfo, Results, Study
 
 CONFIG = examples_dir() / "tesis" / "ablation.yaml"
 COMMANDS = list(typer.main.get_command(cli.app).commands)
@@ -90,11 +93,11 @@ def test_errors_go_to_stderr(tmp_path):
 
 
 def test_every_problem_of_a_file_is_told(tmp_path):
-    """A heading and a line per problem: five keys are missing, one is unknown."""
+    """A heading and a line per problem: four keys are missing, one is unknown."""
     path = tmp_path / "ablation.yaml"
     path.write_text("documents: x\ngold: x\nextra: 1\n")
     heading, *problems = call("ablate", path).stderr.splitlines()
-    assert (heading, len(problems)) == (f"Error: {path} can't be used:", 5 + 1)
+    assert (heading, len(problems)) == (f"Error: {path} can't be used:", 4 + 1)
 
 
 def test_names_in_brackets_are_shown_as_they_are(tmp_path):
@@ -146,8 +149,45 @@ def test_an_interrupt_says_that_work_is_kept(monkeypatch):
     )
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_being_told_to_end_is_an_interrupt(monkeypatch, name):
+    """SIGTERM and a closed terminal end as Ctrl-C does, servers stopped on the way."""
+
+    def told(_):
+        signal.raise_signal(getattr(signal, name))
+
+    monkeypatch.setattr(cli, "read_config", told)
+    result = call("ablate", CONFIG)
+    assert (result.exit_code, result.stderr) == (
+        130,
+        "Stopped. What is done is kept; run the same command to go on.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), ModelError("no"), ZeroDivisionError("a bug")]
+)
+def test_signals_are_handled_as_before(monkeypatch, error):
+    """However a command ends, a program that called it has its handlers back."""
+    signals = signal.SIGTERM, signal.SIGHUP, signal.SIGINT
+    before = [signal.getsignal(number) for number in signals]
+    monkeypatch.setattr(cli, "read_config", raising(error))
+    with suppress(ZeroDivisionError):
+        call("ablate", CONFIG)
+    assert [signal.getsignal(number) for number in signals] == before
+
+
+def test_a_missing_extra_is_one_line(monkeypatch):
+    """What has to be installed is said without traceback."""
+    error = ImportError("onnx is missing; pip install 'scholar-rag-li[models]'")
+    monkeypatch.setattr(cli, "demo_models", raising(error))
+    result = call("demo")
+    assert (result.exit_code, result.stderr) == (2, f"Error: {error}\n")
+
+
 # a run, with an ablation that is done already
 
+WHERE = {"dsn": None, "directory": None, "time_again": False}
 STUDY = Study("rrf_k", {"10": "a", "60": "b"}, "60", "recall@5")
 QUESTIONS = tuple(QuestionInfo(f"q{i}", "text", f"q{i}") for i in range(3))
 RESULTS = Results(
@@ -162,7 +202,8 @@ RESULTS = Results(
         "language": "es",
         "baseline": "b",
         "unit": "question",
-        "n_documents": 1,
+        "corpus": {"documents": 1},
+        "legs": {},
         "unjudged": [],
         "embedding": {"name": "e5", "fingerprint": {}},
         "rerankers": {"none": None},
@@ -185,7 +226,7 @@ RESULTS = Results(
 @pytest.fixture
 def started(monkeypatch):
     """Take the place of the ablation; what it was started with."""
-    calls = SimpleNamespace()
+    calls = SimpleNamespace(results=RESULTS, study=STUDY)
 
     class Done:
         @classmethod
@@ -197,8 +238,7 @@ def started(monkeypatch):
             calls.output, calls.where = output, where
             progress("embedding texts", 0, 2)
             progress("embedding texts", 2, 2)
-            write_results(RESULTS, output)
-            on_study(RESULTS, STUDY)
+            on_study(calls.results, calls.study)
 
     monkeypatch.setattr(cli, "Ablation", Done)
     return calls
@@ -215,10 +255,10 @@ def test_ablate_reads_the_file_that_is_named(started, tmp_path):
     assert started.config == cli.read_config(CONFIG)
 
 
-def test_ablate_writes_the_report(started, tmp_path):  # noqa: ARG001  # as above
-    """The report is in the folder that was named."""
+def test_ablate_hands_on_the_folder(started, tmp_path):
+    """The ablation writes its report into the folder that was named."""
     call("ablate", CONFIG, "--output", tmp_path)
-    assert (tmp_path / "report.md").read_text("utf-8").startswith("# Retrieval")
+    assert started.output == tmp_path
 
 
 def test_ablate_says_where_the_report_is(started, tmp_path):  # noqa: ARG001  # as above
@@ -252,13 +292,42 @@ def test_ablate_hands_on_where_the_database_is(started, tmp_path):
     """DSN and data directory reach the run."""
     options = ("--dsn", "postgresql://h/d", "--data-directory", tmp_path / "pg")
     call("ablate", CONFIG, "-o", tmp_path, *options)
-    assert started.where == {"dsn": "postgresql://h/d", "directory": tmp_path / "pg"}
+    assert started.where == WHERE | {
+        "dsn": "postgresql://h/d",
+        "directory": tmp_path / "pg",
+    }
 
 
 def test_the_database_is_embedded_unless_one_is_named(started, tmp_path):
     """Without options nothing has to be there before."""
     call("ablate", CONFIG, "-o", tmp_path)
-    assert started.where == {"dsn": None, "directory": None}
+    assert started.where == WHERE
+
+
+@pytest.mark.parametrize("command", [["ablate", CONFIG], ["demo"]])
+def test_latency_may_be_measured_anew(started, tmp_path, monkeypatch, command):
+    """--time-again reaches the run of either command."""
+    monkeypatch.setattr(cli, "demo_models", lambda log: ("bi", "cross"))  # noqa: ARG005
+    call(*command, "-o", tmp_path, "--time-again")
+    assert started.where == WHERE | {"time_again": True}
+
+
+def test_names_in_a_table_are_shown_as_they_are(started, tmp_path):
+    """A kind called [/x] or [red] is text, not markup to be read."""
+    kinds = ["[/x]", "[/x]", "[red]"]
+    questions = tuple(
+        each._replace(kind=kind) for each, kind in zip(QUESTIONS, kinds, strict=True)
+    )
+    study = Study("reranker", {"none": "b", "ce": "a"}, "none", "recall@5")
+    started.results, started.study = replace(RESULTS, questions=questions), study
+    shown = call("ablate", CONFIG, "-o", tmp_path).stdout
+    assert ("[/x] (n=2)" in shown, "[red] (n=1)" in shown) == (True, True)
+
+
+def test_a_report_s_place_is_shown_as_it_is(started, tmp_path):  # noqa: ARG001  # as above
+    """A folder called [red] is named so."""
+    last = call("ablate", CONFIG, "-o", tmp_path / "[red]").stdout.splitlines()[-1]
+    assert last == f"Report: {tmp_path / '[red]' / 'report.md'}"
 
 
 def test_the_demo_takes_the_models_that_are_there(started, tmp_path, monkeypatch):

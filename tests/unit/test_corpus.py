@@ -213,6 +213,24 @@ def test_a_unicode_line_separator_does_not_end_a_line(gold_of, separator):
             row(evidence=None, doc_ids=["aire"]),
             "the document 'aire' is not in the corpus",
         ),
+        (
+            fault(quote="E-17\n significa"),
+            "\"E-17\\n significa\" is not in the text of 'agua' as written; it is there",
+        ),
+        (
+            fault(quote="a\u0301rido", doc_id="suelo"),
+            "it is there with other line ends, blanks or Unicode form: copy it from the",
+        ),
+        (
+            row(evidenceMode="any"),
+            "unknown key 'evidenceMode'; did you mean evidence_mode?",
+        ),
+        (row(docs_ids=["agua"]), "unknown key 'docs_ids'; did you mean doc_ids?"),
+        (row(evidence=None, evidences=[]), "'evidences'; did you mean evidence?"),
+        (
+            fault(quote=QUOTE, docId="suelo"),
+            "unknown key 'docId'; did you mean doc_id?",
+        ),
         (row(evidence=None), "question 'q1': give either evidence or doc_ids"),
         (row(doc_ids=["agua"]), "question 'q1': give either evidence or doc_ids"),
         (row(question=" \t"), "question 'q1': neither id nor text may be blank"),
@@ -229,6 +247,21 @@ def test_a_fault_is_explained(gold_of, line, message):
     """One message with what was given and what is there."""
     with pytest.raises(CorpusError, match=re.escape(message)):
         gold_of(line)
+
+
+def test_other_keys_are_allowed(gold_of):
+    """Answers, figures and translations travel with the gold."""
+    item = {"quote": QUOTE, "overlap": 0.5}
+    line = row(evidence=[item], answers=["x"], question_es="¿Qué?", answer_start=3)
+    assert gold_of(line)[0].id == "q1"
+
+
+def test_an_id_in_another_unicode_form_is_said_to_be_so(tmp_path):
+    """The file system's i + accent against the keyboard's í."""
+    file = tmp_path / "gold.jsonl"
+    file.write_text(json.dumps(row(doc_id="ri\u0301o")))
+    with pytest.raises(CorpusError, match="as written; it is there in another Unicode"):
+        read_gold(file, {"r\u00edo": QUOTE})
 
 
 def test_overlapping_places_of_a_quote_are_all_named(tmp_path):
@@ -289,6 +322,32 @@ def test_a_missing_gold_file_is_named(tmp_path):
         read_gold(tmp_path / "none.jsonl", TEXTS)
 
 
+@pytest.mark.parametrize("read", [read_documents, lambda p: read_gold(p, TEXTS)])
+def test_the_home_of_nobody_is_not_there(read):
+    """No user of that name."""
+    with pytest.raises(CorpusError, match="~nosuchuser/x: there is no such"):
+        read("~nosuchuser/x")
+
+
+def test_the_home_directory_is_expanded(folder, monkeypatch):
+    """~ stands for it."""
+    monkeypatch.setenv("HOME", str(folder))
+    assert len(read_documents("~/tesis")) == 1
+
+
+def test_gold_that_is_no_path_is_refused(folder):
+    """A list of questions, say."""
+    with pytest.raises(CorpusError, match=r"is a list; give the path of a \.jsonl"):
+        load_corpus(folder, [])
+
+
+@pytest.mark.parametrize("documents", [None, ["a text"]])
+def test_documents_that_are_none_are_refused(documents):
+    """Neither a path nor LlamaIndex's."""
+    with pytest.raises(CorpusError, match="give a path, or a list of LlamaIndex doc"):
+        load_corpus(documents, "gold.jsonl")
+
+
 def test_gold_that_is_not_utf8_is_refused(tmp_path):
     """The message has the byte: 0xe9 after three letters."""
     (tmp_path / "gold.jsonl").write_bytes("caf\xe9".encode("latin-1"))
@@ -314,6 +373,40 @@ def test_documents_are_named_by_their_path(folder):
 def test_text_is_read_as_it_is(folder):
     """Line ends and decomposed accents count as the characters they are."""
     assert read_documents(folder)[0].text == "uno\r\ndos\u0301"
+
+
+def test_suffixes_are_of_either_case(folder):
+    """As Windows has them."""
+    (folder / "VIENTO.TXT").write_text("viento")
+    assert "VIENTO" in [each.id_ for each in read_documents(folder)]
+
+
+def test_hidden_files_and_folders_are_passed_over(folder):
+    """What an editor, a notebook or version control leaves there."""
+    (folder / ".git").mkdir()
+    (folder / ".git" / "notas.txt").write_text("x")
+    (folder / "tesis" / ".agua.md").write_text("x")
+    assert [each.id_ for each in read_documents(folder)] == ["suelo", "tesis/agua"]
+
+
+def test_a_folder_may_lie_in_a_hidden_one(tmp_path):
+    """Only what is below the folder that was named is looked at."""
+    (tmp_path / ".datos").mkdir()
+    (tmp_path / ".datos" / "a.txt").write_text("texto")
+    assert [each.id_ for each in read_documents(tmp_path / ".datos")] == ["a"]
+
+
+def test_a_nul_in_a_file_is_refused(folder):
+    """A database can't store it; here it is the third character."""
+    (folder / "a.txt").write_bytes(b"ab\0")
+    with pytest.raises(CorpusError, match=r"a\.txt: a NUL character at 2"):
+        read_documents(folder)
+
+
+def test_a_nul_in_a_document_is_refused():
+    """LlamaIndex documents are checked as files are."""
+    with pytest.raises(CorpusError, match="document 'd': a NUL character at 1"):
+        load_corpus([Document(id_="d", text="a\0")], "gold.jsonl")
 
 
 def test_a_single_file_is_a_corpus(folder):

@@ -1,5 +1,7 @@
 """evaluate(): any retriever or function against gold, by nodes and by ids."""
 
+from pathlib import Path
+
 import pytest
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import (
@@ -288,6 +290,24 @@ def test_a_cutoff_that_is_no_whole_number_from_one_is_refused(k):
     with pytest.raises(ConfigError, match=f"cutoff is {k}"):
         evaluate([CUT], asked.append, k=k)
     assert asked == []
+
+
+def test_a_cutoff_of_another_type_is_refused():
+    """Its text says what is wanted."""
+    with pytest.raises(ConfigError, match="cutoff is '5'; give a whole number"):
+        evaluate([CUT], lambda _: [], k="5")
+
+
+def test_a_whole_cutoff_may_be_a_float():
+    """5.0 is 5, in the names of the measures too."""
+    assert scores(GOLD, lambda _: [], k=5.0) == scores(GOLD, lambda _: [], k=5)
+
+
+@pytest.mark.parametrize("gold", [None, "gold.jsonl", Path("gold.jsonl"), ["q1"]])
+def test_what_is_no_gold_is_refused(gold):
+    """The message says what gives one."""
+    with pytest.raises(ConfigError, match=r"give what load_corpus\(documents, gold\)"):
+        evaluate(gold, lambda _: [])
 
 
 @pytest.mark.parametrize("coverage", [0, 2])

@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import constants
 from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError
 
-from scholar_rag_li import models
+from scholar_rag_li import demo, models
 from scholar_rag_li.errors import ModelError
 from scholar_rag_li.models import resolve_model
 
@@ -26,10 +26,11 @@ CLOSED_PORT = "http://127.0.0.1:9"  # discard: nothing listens there
 
 
 def make_model(directory: Path, config: object, *, modules: bool = False) -> Path:
-    """Write a directory that looks like a model; its weights are four bytes."""
+    """Write a directory that looks like a model: four bytes of weights, no words."""
     directory.mkdir(parents=True)
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "model.safetensors").write_bytes(b"\0\1\2\3")
+    (directory / "tokenizer.json").write_text("{}")
     if modules:
         (directory / "modules.json").write_text("[]")
     return directory
@@ -142,6 +143,26 @@ def test_model_without_weights_is_refused(tmp_path):
         resolve_model(directory, kind="bi-encoder")
 
 
+def test_model_without_tokenizer_is_refused(tmp_path):
+    """The library would make an empty one, and score all texts alike."""
+    directory = make_model(tmp_path / "m", CROSS_ENCODER)
+    (directory / "tokenizer.json").rename(directory / "tokenizer_config.json")
+    with pytest.raises(ModelError, match=r"has no tokenizer \(tokenizer\.json, vocab"):
+        resolve_model(directory, kind="cross-encoder")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["vocab.txt", "vocab.json", "spiece.model", "whitespacetokenizer_config.json"],
+)
+def test_tokenizer_may_be_of_any_form_and_in_a_module_of_its_own(tmp_path, name):
+    """sentence-transformers keeps each module in a folder."""
+    directory = make_model(tmp_path / "m", BI_ENCODER, modules=True)
+    (directory / "0_Transformer").mkdir()
+    (directory / "tokenizer.json").rename(directory / "0_Transformer" / name)
+    assert resolve_model(directory, kind="bi-encoder").path == str(directory)
+
+
 @pytest.mark.parametrize(
     ("text", "said"), [("{", "is not JSON"), ("[]", "no JSON obj")]
 )
@@ -154,7 +175,16 @@ def test_damaged_configuration_is_refused(tmp_path, text, said):
 
 
 @pytest.mark.parametrize(
-    "name", ["./e5", "../e5", "~/no-such-folder/e5", "/models/e5", "a/b/e5", Path("e5")]
+    "name",
+    [
+        "./e5",
+        "../e5",
+        "~/no-such-folder/e5",
+        "~nosuchuser/e5",
+        "/models/e5",
+        "a/b/e5",
+        Path("e5"),
+    ],
 )
 def test_path_that_is_not_there_is_a_missing_directory(name):
     """What can only be a path is not looked for on the hub."""
@@ -187,6 +217,7 @@ def test_fingerprint_is_the_hash_of_names_sizes_and_bytes(tmp_path):
     config = b'{"architectures": ["BertModel"]}'  # 32 bytes
     stream = b"config.json\x0032\x00" + config
     stream += b"model.safetensors\x004\x00" + b"\0\1\2\3"
+    stream += b"tokenizer.json\x002\x00" + b"{}"
     assert (
         hashlib.sha256(stream).hexdigest()
         == resolve_model(directory, kind="bi-encoder").fingerprint
@@ -234,6 +265,59 @@ def test_unchanged_directory_is_read_once(tmp_path, monkeypatch):
     before = models.content_fingerprint(directory)
     monkeypatch.setattr(hashlib, "sha256", None)
     assert before == models.content_fingerprint(directory)
+
+
+def test_a_home_that_is_not_there_has_no_fingerprint():
+    """No user of that name: no directory, and no name of a model either."""
+    assert models.local_fingerprint("~nosuchuser/e5") is None
+
+
+# --- how much a model reads
+
+ROBERTA = {"model_type": "roberta", "pad_token_id": 1}
+
+
+@pytest.mark.parametrize(
+    ("transformer", "tokenizer", "config", "length"),
+    [
+        (128, 512, {"max_position_embeddings": 514}, 128),
+        (512, 128, {"max_position_embeddings": 514}, 128),
+        (None, 512, {"max_position_embeddings": 256}, 256),
+        (None, None, ROBERTA | {"max_position_embeddings": 514}, 514 - 2),
+        (None, 1e30, {"max_position_embeddings": 514}, 514),
+        (None, 1e30, {"max_position_embeddings": -1}, None),  # XLNet: no limit
+        (None, None, {}, None),
+    ],
+)
+def test_length_is_the_smallest_limit(tmp_path, transformer, tokenizer, config, length):
+    """RoBERTa's first position is pad_token_id + 1; 1e30 stands for no limit."""
+    for name, content in {
+        "sentence_bert_config.json": {"max_seq_length": transformer},
+        "tokenizer_config.json": {"model_max_length": tokenizer},
+        "config.json": config,
+    }.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    assert models.model_length(tmp_path) == length
+
+
+def test_a_directory_that_says_nothing_has_no_length(tmp_path):
+    """None of the three files is there."""
+    assert models.model_length(tmp_path) is None
+
+
+# --- loading
+
+
+def test_weights_that_do_not_load_are_a_model_error_in_one_line():
+    """With the directory, and the reason in the library's words."""
+    with (
+        pytest.raises(
+            ModelError,
+            match=r"^the model in m can't be loaded \(OSError: cut off\); .*$",
+        ),
+        models.loading("m"),
+    ):
+        raise OSError("cut\noff.")
 
 
 # --- the hub
@@ -285,7 +369,6 @@ def test_name_that_no_hub_model_can_have_is_a_model_error():
 def test_incomplete_copy_is_used_when_it_can_be_loaded(tmp_path, monkeypatch):
     """A copy may lack files that the hub lists and no loader has ever asked for."""
     directory = make_model(tmp_path / REVISION, BI_ENCODER)
-    (directory / "tokenizer.json").write_text("{}")
 
     def incomplete(*_, **__):
         raise IncompleteSnapshotError("files are missing", str(directory))
@@ -338,14 +421,14 @@ def use_build_script(monkeypatch, folder: Path, script: str) -> None:
     """Let `script` be the examples' build_models.py."""
     folder.mkdir()
     (folder / "build_models.py").write_text(script)
-    monkeypatch.setattr(models, "examples_dir", lambda: folder)
+    monkeypatch.setattr(demo, "examples_dir", lambda: folder)
 
 
 def test_built_models_are_not_built_again(tmp_path, monkeypatch):
     """The script is not even started: it would fail here."""
     use_build_script(monkeypatch, tmp_path / "examples", "raise SystemExit(1)")
     pair = make_offline_pair(tmp_path / "cache")
-    assert pair == models.offline_models(tmp_path / "cache")
+    assert pair == demo.offline_models(tmp_path / "cache")
 
 
 def test_building_logs_each_line_of_the_script(tmp_path, monkeypatch):
@@ -353,7 +436,7 @@ def test_building_logs_each_line_of_the_script(tmp_path, monkeypatch):
     script = "import sys; print('one'); print(sys.argv[1])"
     use_build_script(monkeypatch, tmp_path / "examples", script)
     lines = []
-    models.offline_models(tmp_path / "cache", lines.append)
+    demo.offline_models(tmp_path / "cache", lines.append)
     assert ["one", str(tmp_path / "cache")] == lines
 
 
@@ -364,21 +447,21 @@ def test_failed_build_is_a_model_error_with_the_reason(tmp_path, monkeypatch):
     with pytest.raises(
         ModelError, match=r"not be built in .*cache: onnx is missing\. "
     ):
-        models.offline_models(tmp_path / "cache")
+        demo.offline_models(tmp_path / "cache")
 
 
 def test_models_are_kept_in_the_users_cache(tmp_path, monkeypatch):
     """Without a directory, the operating system's place for caches is taken."""
-    monkeypatch.setattr(models.platformdirs, "user_cache_path", tmp_path.joinpath)
+    monkeypatch.setattr(demo.platformdirs, "user_cache_path", tmp_path.joinpath)
     pair = make_offline_pair(tmp_path / "scholar_rag_li" / "models")
-    assert pair == models.offline_models()
+    assert pair == demo.offline_models()
 
 
 def test_demo_takes_the_hub_models_from_its_cache(hub_cache):
     """Models that were once downloaded need no network."""
     cache_hub_model(hub_cache, models.HUB_BI_ENCODER, BI_ENCODER)
     cache_hub_model(hub_cache, models.HUB_CROSS_ENCODER, CROSS_ENCODER)
-    assert models.demo_models() == (
+    assert demo.demo_models() == (
         "intfloat/multilingual-e5-small",
         "cross-encoder/mmarco-mMiniLMv2-L12-H384-v1",
     )
@@ -387,13 +470,13 @@ def test_demo_takes_the_hub_models_from_its_cache(hub_cache):
 def test_demo_without_hub_takes_the_offline_pair(tmp_path):
     """HF_HUB_OFFLINE is respected: nothing is asked of the hub."""
     pair = make_offline_pair(tmp_path / "cache")
-    assert models.demo_models(tmp_path / "cache") == tuple(map(str, pair))
+    assert demo.demo_models(tmp_path / "cache") == tuple(map(str, pair))
 
 
 @pytest.mark.usefixtures("reachable_hub")
 def test_demo_takes_the_hub_models_when_the_hub_answers():
     """The names are enough: who loads them downloads them."""
-    assert models.demo_models() == (models.HUB_BI_ENCODER, models.HUB_CROSS_ENCODER)
+    assert demo.demo_models() == (models.HUB_BI_ENCODER, models.HUB_CROSS_ENCODER)
 
 
 @pytest.mark.usefixtures("unreachable_hub")
@@ -401,13 +484,13 @@ def test_demo_says_that_the_hub_is_not_reached(tmp_path):
     """The user is told why other models than the hub's are taken."""
     make_offline_pair(tmp_path / "cache")
     lines = []
-    models.demo_models(tmp_path / "cache", lines.append)
+    demo.demo_models(tmp_path / "cache", lines.append)
     assert lines == ["the model hub is not reached (ConnectError)"]
 
 
 def test_examples_hold_the_build_script():
     """The folder is found in a repository as in an installed package."""
-    assert (models.examples_dir() / "build_models.py").is_file()
+    assert (demo.examples_dir() / "build_models.py").is_file()
 
 
 def test_finding_a_model_imports_no_torch(tmp_path):

@@ -149,6 +149,14 @@ def test_numbers_below_one_are_refused(name, value):
         CrossEncoderRerank(**{name: value})
 
 
+@pytest.mark.parametrize("name", ["top_n", "candidates"])
+@pytest.mark.parametrize("value", ["5", 2.5])
+def test_numbers_of_another_type_are_refused(name, value):
+    """Said as what it is, not as a comparison that failed."""
+    with pytest.raises(ConfigError, match=f"{name} is {value!r}; give a whole number"):
+        CrossEncoderRerank(**{name: value})
+
+
 @pytest.mark.parametrize("name", ["model", "device", "activation_fn"])
 def test_arguments_that_are_set_elsewhere_are_refused(name):
     """They would win over the visible ones, or lose to them in silence."""
@@ -246,6 +254,7 @@ def save_model(directory, config=(), tokenizer=()):
     (directory / "config.json").write_text(json.dumps(base | dict(config)))
     (directory / "tokenizer_config.json").write_text(json.dumps(dict(tokenizer)))
     (directory / "model.safetensors").write_bytes(b"")
+    (directory / "tokenizer.json").write_text("{}")
     return str(directory)
 
 

@@ -1,6 +1,7 @@
 """The result folder: written and read back, the same bytes, and files for trec_eval."""
 
 import csv
+import tempfile
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from scholar_rag_li.results import (
     Results,
     Study,
     Timing,
+    clear_results,
     read_results,
     write_qrels,
     write_results,
@@ -197,3 +199,67 @@ def test_qrels_have_a_line_per_relevant_chunk(tmp_path):
     assert (tmp_path / "c.qrels").read_text(encoding="utf-8") == (
         "q%201 0 d#0 1\nq%201 0 d#1 1\nq2 0 - 0\n"
     )
+
+
+# making a folder ready
+
+
+def contents(folder):
+    """Return the files of a folder, relative to it."""
+    files = [each for each in folder.rglob("*") if each.is_file()]
+    return sorted(str(each.relative_to(folder)) for each in files)
+
+
+def test_a_folder_is_made(tmp_path):
+    """With those above it, and empty."""
+    clear_results(tmp_path / "a" / "b")
+    assert (contents(tmp_path), (tmp_path / "a" / "b").is_dir()) == ([], True)
+
+
+def test_all_of_an_earlier_ablation_is_removed(folder):
+    """Tables, report, runs and qrels: systems of another plan don't stay behind."""
+    (folder / "report.md").write_text("old")
+    write_run(folder / "runs" / "s.trec", "s", {"q": ["d"]})
+    write_qrels(folder / "qrels" / "c.qrels", {"q": ["d"]})
+    clear_results(folder)
+    assert contents(folder) == []
+
+
+def test_nothing_of_the_user_s_is_removed(folder):
+    """Files that no ablation writes stay, whatever their folder."""
+    mine = ["notes.md", "qrels/mine.txt", "runs/mine.csv", "runs/old/s.trec", "a.csv"]
+    for name in mine:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("mine")
+    clear_results(folder)
+    assert contents(folder) == sorted(mine)
+
+
+def test_a_folder_of_no_ablation_is_left_alone(folder):
+    """Without a manifest the files are somebody else's, though named alike."""
+    (folder / "manifest.json").unlink()
+    before = contents(folder)
+    clear_results(folder)
+    assert contents(folder) == before
+
+
+def test_a_file_is_no_folder(tmp_path):
+    """The message names it, and says what to do."""
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(ConfigError) as caught:
+        clear_results(tmp_path / "out")
+    assert str(caught.value) == (
+        f"no results can be written to {tmp_path / 'out'} (File exists); name a folder "
+        "that can be written"
+    )
+
+
+def test_a_folder_that_can_t_be_written_is_refused(tmp_path, monkeypatch):
+    """Before anything is computed a file is tried: what is refused is told."""
+
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(ConfigError, match=r"\(Permission denied\); name a folder"):
+        clear_results(tmp_path)

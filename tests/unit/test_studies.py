@@ -110,6 +110,20 @@ def test_a_chunker_is_decided_under_both_policies():
     )
 
 
+def test_a_chunker_is_compared_under_both_policies():
+    """10 of 20 by one chunk, and 20 of 20 by the chunks read together."""
+    found = outcome(results({"s-old": NOTHING, "s-new": (HALF, ALL)}), CHUNKERS)
+    means = [[each.mean for each in c] for c in (found.comparisons, found.union)]
+    assert means == [[10 / 20], [20 / 20]]
+
+
+@pytest.mark.parametrize("factor", ["retriever", "rrf_k", "reranker"])
+def test_only_chunkers_are_compared_by_union(factor):
+    """Other factors do not change how long the chunks are."""
+    found = outcome(results({"s-a": NOTHING, "s-b": HALF}), study(factor, "a", "b"))
+    assert found.union == ()
+
+
 @pytest.mark.parametrize(
     ("new", "single", "union"),
     [((HALF, NOTHING), "new", "old"), ((NOTHING, HALF), "old", "new")],

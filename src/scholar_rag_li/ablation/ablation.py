@@ -1,5 +1,6 @@
 """`Ablation`: the factors and their levels, checked before anything is spent, then run."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,12 @@ from llama_index.core.node_parser import NodeParser
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeRelationship, TextNode
 
-from scholar_rag_li.ablation.cache import Cache, Progress
+from scholar_rag_li.ablation.cache import Cache, Progress, digest
 from scholar_rag_li.ablation.components import (
     Chunking,
     Hybrid,
+    Leg,
+    VectorLeg,
     build_chunker,
     build_reranker,
     build_retriever,
@@ -22,6 +25,7 @@ from scholar_rag_li.ablation.config import (
     AblationConfig,
     EmbeddingSettings,
     Settings,
+    StudySettings,
     read_config,
 )
 from scholar_rag_li.ablation.inputs import Inputs
@@ -32,6 +36,7 @@ from scholar_rag_li.ablation.plan import (
     Plan,
     PlannedStudy,
     System,
+    level_name,
 )
 from scholar_rag_li.ablation.runner import OnStudy, Runner
 from scholar_rag_li.chunkers import SpanParser
@@ -87,7 +92,8 @@ class Ablation:
 
     Args:
         corpus: documents and gold.
-        embedding: settings of a sentence-transformers model, or a LlamaIndex embedding.
+        embedding: settings of a sentence-transformers model, or a LlamaIndex embedding;
+            needed by retrievers of the kind vector.
         chunkers: level -> NodeParser, or mapping.
         retrievers: level -> mapping, retriever, or function from the chunks' nodes to a
             retriever; a hybrid names other levels as its legs.
@@ -108,7 +114,7 @@ class Ablation:
         self,
         corpus: Corpus,
         *,
-        embedding: EmbeddingSettings | BaseEmbedding,
+        embedding: EmbeddingSettings | BaseEmbedding | None = None,
         chunkers: Mapping[str, NodeParser | Mapping[str, Any]],
         retrievers: Mapping[str, Any],
         rrf_k: Sequence[float] = (60,),
@@ -148,6 +154,8 @@ class Ablation:
             tuple(studies or _varied(levels)),
         )
         _check_depth(self._plan, self._rerankers, self._settings)
+        if embedding is None:
+            _check_no_vector(self._legs)
         self._embedding = embedding_source(embedding)
 
     @classmethod
@@ -163,7 +171,7 @@ class Ablation:
             rrf_k=config.rrf_k,
             rerankers=config.rerankers,
             baseline=System(**config.baseline.model_dump()),
-            studies=[PlannedStudy(**study.model_dump()) for study in config.studies],
+            studies=[_planned(study) for study in config.studies],
             language=config.language,
             settings=config.settings,
         )
@@ -176,6 +184,7 @@ class Ablation:
         directory: str | Path | None = None,
         progress: Progress | None = None,
         on_study: OnStudy | None = None,
+        time_again: bool = False,
     ) -> AblationResult:
         """Run the studies, going on from whatever an earlier run has computed.
 
@@ -185,6 +194,15 @@ class Ablation:
             directory: where the embedded one keeps its data.
             progress: called with what is computed, how much is done, and of how much.
             on_study: called with the results so far and the study just done.
+            time_again: measure the latency anew, as after a run on a busy machine.
+
+        Returns:
+            What was found; in `output` it stands as files, the report among them.
+
+        Raises:
+            ConfigError: `output` can't be written.
+            StoreError: the database can't be reached.
+            RetrievalError: a part of the user's failed; what was computed is kept.
         """
         progress = progress or _silent
         folder = None if output is None else Path(output)
@@ -193,7 +211,14 @@ class Ablation:
         place = None if directory is None else Path(directory)
         with open_database(dsn, directory=place) as database:
             cache = Cache(ContentTable(database), progress)
-            runner = Runner(self._inputs(), database, cache, folder, progress)
+            runner = Runner(
+                self._inputs(),
+                database,
+                cache,
+                folder,
+                progress,
+                time_again=time_again,
+            )
             results = runner.run(on_study or _unwatched)
             return AblationResult(results, folder, dict(cache.computed))
 
@@ -208,7 +233,18 @@ class Ablation:
             plan=self._plan,
             settings=self._settings,
             language=self._language,
+            corpus=self._corpus_facts(),
         )
+
+    def _corpus_facts(self) -> dict[str, Any]:
+        """Count and hash what was read."""
+        documents = [[each.id_, each.text] for each in self.corpus.documents]
+        gold = [dataclasses.astuple(question) for question in self.corpus.gold]
+        return {
+            "documents": len(documents),
+            "documents_digest": digest(documents).hex(),
+            "gold_digest": digest(gold).hex(),
+        }
 
     def _chunk(self, name: str) -> Chunking:
         parser = self._chunkers[name]
@@ -263,28 +299,63 @@ def _check_hybrids(legs: Mapping[str, Any]) -> None:
         raise ConfigError(listing("hybrids that can't be built:", problems))
 
 
+def _planned(study: StudySettings) -> PlannedStudy:
+    """Read a study of a configuration, whose reference may be written as a number."""
+    given = study.model_dump()
+    if study.reference is not None:
+        given["reference"] = level_name(study.reference)
+    return PlannedStudy(**given)
+
+
+def _check_no_vector(legs: Mapping[str, Leg | Hybrid]) -> None:
+    vectors = [name for name, leg in legs.items() if isinstance(leg, VectorLeg)]
+    if vectors:
+        raise ConfigError(
+            f"retriever {', '.join(vectors)} needs an embedding model; give embedding"
+        )
+
+
 def _check_depth(
     plan: Plan,
     rerankers: Mapping[str, BaseNodePostprocessor | None],
     settings: Settings,
 ) -> None:
-    """Refuse to read deeper than the legs are asked: the ranks would not be there."""
-    wanted = {
-        f"the measure {study.measure}": parse_measure(study.measure).k
-        for study in plan.studies
-    }
+    """Refuse to read deeper than was ranked: the ranks would not be there."""
+    problems = []
     for name, reranker in rerankers.items():
-        own = getattr(reranker, "candidates", None) or settings.candidates
-        if reranker is not None:
-            wanted[f"the reranker {name!r} with its candidates"] = own
-    problems = [
-        f"{what} reads {count}"
-        for what, count in wanted.items()
-        if count > settings.depth
+        if reranker is None:
+            continue
+        own = getattr(reranker, "candidates", None)
+        candidates = settings.candidates if own is None else own
+        if candidates > settings.depth:
+            problems.append(
+                f"the reranker {name!r} reads {candidates} candidates of legs that are "
+                f"asked for {settings.depth}; raise settings.depth"
+            )
+        problems += [
+            f"the measure {study.measure} reads deeper than the {candidates} candidates "
+            f"of the reranker {name!r}; raise its candidates"
+            for study in _with_reranker(plan, name)
+            if parse_measure(study.measure).k > candidates
+        ]
+    problems += [
+        f"the measure {study.measure} reads deeper than the {settings.depth} results "
+        "that each leg is asked for; raise settings.depth"
+        for study in plan.studies
+        if parse_measure(study.measure).k > settings.depth
     ]
     if problems:
-        heading = f"depth is {settings.depth}; raise settings.depth to what is read:"
-        raise ConfigError(listing(heading, problems))
+        raise ConfigError(listing("more is read than is ranked:", problems))
+
+
+def _with_reranker(plan: Plan, name: str) -> list[PlannedStudy]:
+    """List the studies in which a reranker may have a part."""
+    found, based = [], name == plan.baseline.reranker
+    for study in plan.studies:
+        if based or study.factor == "reranker":
+            found.append(study)
+        based |= study.factor == "reranker" and study.carry
+    return found
 
 
 def _varied(levels: Mapping[str, Sequence[str | float]]) -> list[PlannedStudy]:

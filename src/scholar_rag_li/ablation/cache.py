@@ -60,8 +60,8 @@ class Work(Generic[T, V]):
         compute: values of a batch of inputs, in their order.
         codec: how values are stored.
         batch_size: inputs per batch; what a kill loses is at most one batch.
-        order: batches are laid out over the inputs sorted by this, so that their make-up
-            depends on the plan alone and not on what was computed before.
+        order: batches are laid out over the distinct inputs sorted by this, so that a
+            run that was killed goes on with the batches it would have made.
     """
 
     kind: str
@@ -116,6 +116,11 @@ class Cache:
                 done += len(batch)
                 self._progress(work.kind, done, missing)
         return [work.codec.decode(known[key]) for key in keys]
+
+    def forget(self, work: Work[T, V], inputs: Sequence[T]) -> None:
+        """Remove the values of inputs, for what has to be measured anew."""
+        keys = [digest({"kind": work.kind, **work.key(each)}) for each in inputs]
+        self._table.delete(work.kind, keys)
 
     def _compute(
         self, work: Work[T, V], batch: Sequence[tuple[bytes, T]]

@@ -19,6 +19,7 @@ from llama_index.core.schema import MetadataMode, TextNode
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
 from scholar_rag_li.ablation.cache import digest
+from scholar_rag_li.ablation.plan import NO_RERANKER
 from scholar_rag_li.chunkers import FixedChunker, SentenceChunker
 from scholar_rag_li.errors import ConfigError, UnknownComponentError
 from scholar_rag_li.evaluators import SpanIndex
@@ -94,7 +95,8 @@ class VectorLeg:
 
     def fingerprint(self, services: Services) -> Mapping[str, Any]:
         """Return the embedding model's fingerprint."""
-        return {"leg": "vector", "model": services.embedding_fingerprint()}
+        model = services.embedding_fingerprint()
+        return {"leg": "vector", "search": "exact cosine 1", "model": model}
 
     def build(
         self, services: Services, chunking: Chunking, depth: int
@@ -186,7 +188,8 @@ class Hybrid:
         self, legs: Sequence[str], weights: Sequence[float] | None = None
     ) -> None:
         """Check that there is a weight per leg."""
-        if isinstance(legs, str) or not legs:
+        listed = isinstance(legs, Sequence) and not isinstance(legs, str)
+        if not listed or not legs or not all(isinstance(leg, str) for leg in legs):
             raise ConfigError("a hybrid needs legs: a list of other retriever levels")
         if len(set(legs)) < len(legs):
             raise ConfigError(f"a hybrid names a leg twice: {', '.join(legs)}")
@@ -242,8 +245,13 @@ def build_retriever(name: str, level: Any, language: str) -> Leg | Hybrid:
 def build_reranker(name: str, level: Any) -> BaseNodePostprocessor | None:
     """Make a reranker from a level; the user's postprocessor is taken as it is."""
     if level is None or isinstance(level, BaseNodePostprocessor):
-        return level
-    made: BaseNodePostprocessor | None = _build("reranker", name, level, RERANKERS)
+        made = level
+    else:
+        made = _build("reranker", name, level, RERANKERS)
+    if name == NO_RERANKER and made is not None:
+        raise ConfigError(
+            f"reranker {NO_RERANKER!r} stands for none; give this level another name"
+        )
     return made
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from scholar_rag_li.errors import ConfigError, listing
 
@@ -20,7 +20,7 @@ class Settings(Strict):
     """How everything is judged, tested and timed; the same for all systems.
 
     Args:
-        depth: results asked of each leg.
+        depth: results asked of each leg; at least 10, which the tables read.
         candidates: what a reranker gets that does not say itself.
         coverage: share of an evidence that must be covered, in (0, 1].
         delta: the smallest difference that matters, on the scale of the measure.
@@ -33,7 +33,7 @@ class Settings(Strict):
         latency_repeats: how often each.
     """
 
-    depth: int = Field(default=20, ge=1)
+    depth: int = Field(default=20, ge=10)
     candidates: int = Field(default=20, ge=1)
     coverage: float = Field(default=1.0, gt=0, le=1)
     delta: float = Field(default=0.05, gt=0, lt=1)
@@ -43,6 +43,15 @@ class Settings(Strict):
     seed: int = 0
     latency_questions: int = Field(default=10, ge=0)
     latency_repeats: int = Field(default=5, ge=5)
+
+    @model_validator(mode="after")
+    def _budget_is_measured(self) -> "Settings":
+        if self.budget_ms is not None and self.latency_questions == 0:
+            raise ValueError(  # pydantic wants this one
+                f"budget_ms is {self.budget_ms:g} and latency_questions 0: a budget can't "
+                "be judged where nothing is timed; give at least 1 question"
+            )
+        return self
 
 
 class EmbeddingSettings(Strict):
@@ -73,7 +82,7 @@ class StudySettings(Strict):
 
     factor: str
     measure: str
-    reference: str | None = None
+    reference: str | float | None = None
     carry: bool = False
 
 
@@ -84,7 +93,7 @@ class AblationConfig(Strict):
         documents: folder of documents, relative to the file.
         gold: gold file, relative to the file.
         language: of the corpus; drives BM25.
-        embedding: the bi-encoder.
+        embedding: the bi-encoder; needed by retrievers of the kind vector.
         chunkers: level name -> mapping with a ``kind``.
         retrievers: level name -> mapping with a ``kind``.
         rrf_k: levels of the fusion's constant.
@@ -97,7 +106,7 @@ class AblationConfig(Strict):
     documents: Path
     gold: Path
     language: str
-    embedding: EmbeddingSettings
+    embedding: EmbeddingSettings | None = None
     chunkers: dict[str, dict[str, Any]]
     retrievers: dict[str, dict[str, Any]]
     rrf_k: list[float] = [60]
@@ -105,6 +114,24 @@ class AblationConfig(Strict):
     baseline: BaselineSettings
     studies: list[StudySettings] = []
     settings: Settings = Settings()
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """A SafeLoader that refuses a key twice, of which YAML would keep the last."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        # here and not where objects are made: a key that is merged in by << may be
+        # given again, which is how it is overridden
+        node = super().compose_mapping_node(anchor)
+        keys = [(key.tag, key.value) for key, _ in node.value]
+        twice = sorted(
+            {str(value) for tag, value in keys if keys.count((tag, value)) > 1}
+        )
+        if twice:
+            raise yaml.composer.ComposerError(
+                None, None, f"{', '.join(twice)} is given twice", node.start_mark
+            )
+        return node
 
 
 def read_config(path: str | Path) -> AblationConfig:
@@ -118,9 +145,9 @@ def read_config(path: str | Path) -> AblationConfig:
     if not file.is_file():
         raise ConfigError(f"no configuration at {file}: there is no such file")
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.load(file.read_text(encoding="utf-8"), _UniqueKeys)  # noqa: S506  # a SafeLoader
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} is not YAML in UTF-8: {error}") from error
+        raise ConfigError(f"{file} can't be read as YAML in UTF-8: {error}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{file} holds no settings; write keys such as documents:")
     try:
@@ -143,11 +170,13 @@ def _explain(error: Mapping[str, Any]) -> str:
 
 def _allowed(place: tuple[Any, ...]) -> list[str]:
     """Name the keys that the part of the configuration at a place may have."""
-    part: Any = AblationConfig
-    for key in place:
-        if isinstance(key, str):
-            annotation = part.model_fields[key].annotation
-            part = StudySettings if key == "studies" else annotation
+    parts: dict[Any, type[Strict]] = {
+        "embedding": EmbeddingSettings,
+        "baseline": BaselineSettings,
+        "studies": StudySettings,
+        "settings": Settings,
+    }
+    part = parts[place[0]] if place else AblationConfig
     return list(part.model_fields)
 
 
@@ -157,21 +186,30 @@ def _resolved(config: AblationConfig, base: Path) -> AblationConfig:
     def model(name: Any) -> Any:
         if not isinstance(name, str):
             return name  # refused where the reranker is made
-        directory = base / Path(name).expanduser()
+        directory = base / _home(name)
         return str(directory) if directory.is_dir() else name
 
-    embedding = config.embedding.model_copy(
-        update={"model": model(config.embedding.model)}
-    )
+    embedding = config.embedding
+    if embedding is not None:
+        named = {"model": model(embedding.model)}
+        embedding = embedding.model_copy(update=named)
     rerankers = {
         name: {**level, "model": model(level["model"])} if "model" in level else level
         for name, level in config.rerankers.items()
     }
     return config.model_copy(
         update={
-            "documents": base / config.documents.expanduser(),
-            "gold": base / config.gold.expanduser(),
+            "documents": base / _home(config.documents),
+            "gold": base / _home(config.gold),
             "embedding": embedding,
             "rerankers": rerankers,
         }
     )
+
+
+def _home(path: str | Path) -> Path:
+    """Expand ``~``."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{path}: {error}") from error

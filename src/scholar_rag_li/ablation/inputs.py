@@ -1,8 +1,10 @@
 """What a run is made of, and which groups its questions form."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
@@ -31,6 +33,7 @@ class Inputs:
         plan: which systems.
         settings: how they are judged, tested and timed.
         language: of the corpus.
+        corpus: how many documents, and digests of documents and gold.
     """
 
     questions: Sequence[Question]
@@ -42,6 +45,7 @@ class Inputs:
     plan: Plan
     settings: Settings
     language: str
+    corpus: Mapping[str, Any]
 
     @cached_property
     def documents(self) -> frozenset[str]:
@@ -66,7 +70,9 @@ class Inputs:
         whole = self.unit == "document"
         spans: dict[str, list[tuple[str, int, int]]] = {
             question.id: [
-                (each.doc_id, 0, 1) if whole or each.whole_document else each.span
+                (each.doc_id, 0, sys.maxsize)
+                if whole or each.whole_document
+                else each.span
                 for fact in question.facts
                 for each in fact
             ]

@@ -1,5 +1,6 @@
 """Latency of single questions, end to end, uncached, after warm-up."""
 
+import os
 import random
 import sys
 import time
@@ -10,7 +11,13 @@ from typing import Any
 from llama_index.core.schema import QueryBundle
 
 from scholar_rag_li.ablation.cache import Cache, Progress, Work
-from scholar_rag_li.ablation.components import Chunking, Hybrid, Services
+from scholar_rag_li.ablation.components import (
+    Chunking,
+    Hybrid,
+    Leg,
+    Services,
+    VectorLeg,
+)
 from scholar_rag_li.ablation.inputs import Inputs
 from scholar_rag_li.ablation.manifest import hardware, versions
 from scholar_rag_li.ablation.plan import NO_RERANKER, System
@@ -20,6 +27,9 @@ from scholar_rag_li.rerank import CrossEncoderRerank
 from scholar_rag_li.results import Timing
 from scholar_rag_li.retrievers import HybridRetriever
 
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Environment variables that set how many threads torch and numpy use."""
+
 RESULTS = 10  # without a reranker, as deep as the deepest measure of the tables reads
 
 Timed = Mapping[str, tuple[System, Chunking]]
@@ -27,9 +37,23 @@ Timed = Mapping[str, tuple[System, Chunking]]
 
 
 def measure_latency(
-    inputs: Inputs, ranker: Ranker, timed: Timed, cache: Cache, progress: Progress
+    inputs: Inputs,
+    ranker: Ranker,
+    timed: Timed,
+    cache: Cache,
+    progress: Progress,
+    *,
+    again: bool = False,
 ) -> dict[str, Any]:
     """Time systems against each other, or return what was measured under the same terms.
+
+    Args:
+        inputs: questions, settings and models.
+        ranker: holds the levels.
+        timed: what is timed.
+        cache: keeps the timings.
+        progress: told after each question.
+        again: measure anew, whatever is known.
 
     Returns:
         ``timings``, rows of `Timing`; ``cold_ms``, model -> milliseconds from loading to
@@ -43,18 +67,17 @@ def measure_latency(
     if terms is None:
         return measure([""])[0]
     work: Work[str, dict[str, Any]] = Work(
-        kind="timing single questions", key=lambda _: terms, compute=measure
+        kind="latency", key=lambda _: terms, compute=measure
     )
+    if again:
+        cache.forget(work, [""])
     return cache.get(work, [""])[0]
 
 
 def _terms(inputs: Inputs, ranker: Ranker, timed: Timed) -> dict[str, Any] | None:
     """Everything that timings depend on; None when a part of the user's is among it."""
     systems = [system for system, _ in timed.values()]
-    levels = {system.retriever: inputs.legs[system.retriever] for system in systems}
-    for level in list(levels.values()):
-        if isinstance(level, Hybrid):
-            levels |= {name: inputs.legs[name] for name in level.legs}
+    levels = _legs(inputs, timed)
     parts: dict[str, Any] = {
         name: [level.legs, level.weights]
         if isinstance(level, Hybrid)
@@ -65,7 +88,12 @@ def _terms(inputs: Inputs, ranker: Ranker, timed: Timed) -> dict[str, Any] | Non
         if system.reranker != NO_RERANKER:
             reranker = inputs.rerankers[system.reranker]
             parts[f"reranker {system.reranker}"] = (
-                [reranker.fingerprint, inputs.candidates(system.reranker)]
+                [
+                    reranker.fingerprint,
+                    reranker.device,
+                    reranker.top_n,
+                    inputs.candidates(system.reranker),
+                ]
                 if isinstance(reranker, CrossEncoderRerank)
                 else None
             )
@@ -78,8 +106,18 @@ def _terms(inputs: Inputs, ranker: Ranker, timed: Timed) -> dict[str, Any] | Non
         "questions": [question.question for question in inputs.questions],
         "settings": {name: getattr(inputs.settings, name) for name in wanted},
         "hardware": hardware(),
+        "threads": {name: os.environ.get(name) for name in THREADS},
         "versions": versions(),
     }
+
+
+def _legs(inputs: Inputs, timed: Timed) -> dict[str, Leg | Hybrid]:
+    """Name the retriever levels of the systems, and the legs of the hybrids among them."""
+    levels = {s.retriever: inputs.legs[s.retriever] for s, _ in timed.values()}
+    for level in list(levels.values()):
+        if isinstance(level, Hybrid):
+            levels |= {name: inputs.legs[name] for name in level.legs}
+    return levels
 
 
 def _measured(
@@ -89,14 +127,16 @@ def _measured(
     settings = inputs.settings
     questions = _spread(inputs.questions, settings.latency_questions)
     first = questions[0].question
-    start = time.perf_counter()
-    model = inputs.embedding.load()
-    model.get_query_embedding(first)
-    cold = {"embedding model": round((time.perf_counter() - start) * 1000, 1)}
+    services, cold = ranker.bench, {}
+    if any(isinstance(leg, VectorLeg) for leg in _legs(inputs, timed).values()):
+        start = time.perf_counter()
+        model = inputs.embedding.load()
+        model.get_query_embedding(first)
+        cold["embedding model"] = round((time.perf_counter() - start) * 1000, 1)
+        services = replace(services, embed_model=model)
     for name, reranker in inputs.rerankers.items():
         if isinstance(reranker, CrossEncoderRerank):
             cold[name] = _cold_start(reranker, first)
-    services = replace(ranker.bench, embed_model=model)
     live = {
         name: live_system(system, chunking, ranker, services)
         for name, (system, chunking) in timed.items()

@@ -1,9 +1,8 @@
 """What a reader needs to repeat or to doubt a run: versions, models, chunks, machine."""
 
-import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +13,7 @@ from scholar_rag_li.ablation.cache import Cache, Work
 from scholar_rag_li.ablation.components import Chunking, Hybrid, Leg
 from scholar_rag_li.ablation.inputs import Inputs
 from scholar_rag_li.ablation.ranking import Bench
+from scholar_rag_li.models import model_length
 
 PACKAGES = (
     "scholar-rag-li",
@@ -41,6 +41,7 @@ def describe(inputs: Inputs, bench: Bench) -> dict[str, Any]:
         "baseline": inputs.plan.base.name,
         "unit": inputs.unit,
         "n_groups": len({info.group for info in inputs.infos()}),
+        "corpus": dict(inputs.corpus),
         "n_documents": len(inputs.documents),
         "unjudged": list(inputs.unjudged),
         "embedding": {
@@ -147,7 +148,7 @@ def cut_share(
         or names no window.
     """
     directory = Path(model_directory)
-    window = model_window(directory)
+    window = model_length(directory)
     if window is None or not (directory / "tokenizer.json").is_file():
         return None
 
@@ -172,23 +173,3 @@ def cut_share(
         "max_tokens": max(counts, default=0),
         "cut_share": round(cut / max(len(counts), 1), 4),
     }
-
-
-def model_window(directory: Path) -> int | None:
-    """Read how many tokens a model reads: sentence-transformers' limit or the encoder's.
-
-    None when the model names no limit.
-    """
-    limits = [
-        _read(directory / "sentence_bert_config.json").get("max_seq_length"),
-        _read(directory / "tokenizer_config.json").get("model_max_length"),
-        _read(directory / "config.json").get("max_position_embeddings"),
-    ]
-    return min((int(limit) for limit in limits if limit), default=None)
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    if not path.is_file():
-        return {}
-    content: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content

@@ -9,7 +9,8 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from scholar_rag_li.ablation.cache import digest
 from scholar_rag_li.ablation.config import EmbeddingSettings
 from scholar_rag_li.ablation.embedding import BATCH_SIZE
-from scholar_rag_li.models import local_fingerprint, quiet_loading, resolve_model
+from scholar_rag_li.errors import ConfigError
+from scholar_rag_li.models import loading, local_fingerprint, resolve_model
 
 
 @dataclass(frozen=True)
@@ -32,19 +33,40 @@ class EmbeddingSource:
     text_instruction: str = ""
 
 
-def embedding_source(embedding: EmbeddingSettings | BaseEmbedding) -> EmbeddingSource:
-    """Identify a model by its content or revision; the user's object by its settings.
+def _no_model() -> BaseEmbedding:
+    raise ConfigError("no embedding model is configured; give embedding")
+
+
+NO_EMBEDDING = EmbeddingSource("none", {}, _no_model, None, "no embedding model")
+
+
+def embedding_source(
+    embedding: EmbeddingSettings | BaseEmbedding | None,
+) -> EmbeddingSource:
+    """Identify a model by its content or revision; the user's object by what it gives.
+
+    An object of the user's is known by its class, its settings, its weights where they
+    are on this machine, and the vectors it gives for two texts: settings that it keeps to
+    itself show there. A model whose vectors vary from call to call is asked again in
+    every run.
 
     Raises:
         ModelError: no such model, or one of another kind.
     """
+    if embedding is None:
+        return NO_EMBEDDING
     if isinstance(embedding, BaseEmbedding):
         settings = digest(_plain(embedding.to_dict())).hex()
         kind = f"{type(embedding).__module__}.{type(embedding).__qualname__}"
         weights = local_fingerprint(embedding.model_name)
         return EmbeddingSource(
             name=embedding.model_name,
-            fingerprint={"class": kind, "settings": settings, "model": weights},
+            fingerprint={
+                "class": kind,
+                "settings": settings,
+                "model": weights,
+                "vectors": _probe(embedding),
+            },
             load=lambda: embedding,
             path=None,
             description=f"{kind} {embedding.model_name}",
@@ -56,7 +78,7 @@ def embedding_source(embedding: EmbeddingSettings | BaseEmbedding) -> EmbeddingS
             HuggingFaceEmbedding,
         )
 
-        with quiet_loading():
+        with loading(model.path):
             return HuggingFaceEmbedding(
                 model_name=model.path,
                 embed_batch_size=BATCH_SIZE,
@@ -76,6 +98,13 @@ def embedding_source(embedding: EmbeddingSettings | BaseEmbedding) -> EmbeddingS
         description=model.description,
         text_instruction=embedding.text_instruction,
     )
+
+
+def _probe(embedding: BaseEmbedding) -> str:
+    """Hash the vectors of a text and of a question, rounded beyond a last bit's reach."""
+    text = embedding.get_text_embedding("La sonda mide 12,5 mg/l.")
+    question = embedding.get_query_embedding("¿Qué mide la sonda?")
+    return digest([round(number, 5) for number in [*text, *question]]).hex()
 
 
 def _plain(value: Any) -> Any:

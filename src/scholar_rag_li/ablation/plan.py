@@ -37,15 +37,18 @@ class System:
         >>> System("fixed-1000-150", "hybrid", 60).name
         'fixed-1000-150+hybrid-rrf60'
         """
-        fused = self.retriever if self.rrf_k is None else _fused(self)
-        parts = [self.chunker, fused]
+        retriever = self.retriever
+        if self.rrf_k is not None:
+            retriever = fused_name(retriever, self.rrf_k)
+        parts = [self.chunker, retriever]
         return "+".join(
             parts if self.reranker == NO_RERANKER else [*parts, self.reranker]
         )
 
 
-def _fused(system: System) -> str:
-    return f"{system.retriever}-rrf{system.rrf_k:g}"
+def fused_name(retriever: str, rrf_k: float) -> str:
+    """Name a retriever that fuses together with its constant."""
+    return f"{retriever}-rrf{rrf_k:g}"
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,9 @@ class PlannedStudy:
     Args:
         factor: one of `FACTORS`.
         measure: the primary measure, fixed before the run.
-        reference: the level the others are compared with; the baseline's by default.
-            Name the simplest one where simplicity has to be given up with a reason.
+        reference: the level the others are compared with: the simplest one, which is
+            kept unless another earns its place. By default the baseline's own, and for
+            retrievers the first level that fuses nothing.
         carry: whether the level that the rule chooses becomes the base of the studies
             that follow.
     """
@@ -101,6 +105,7 @@ class Plan:
             *self._bad_baseline(),
             *(problem for study in self.studies for problem in self._bad_study(study)),
             *_repeated(self.studies),
+            *self._ambiguous(),
         ]
         if problems:
             raise ConfigError(listing("the plan can't be run:", problems))
@@ -129,12 +134,17 @@ class Plan:
 
     def reference(self, planned: PlannedStudy) -> str:
         """Name the level that the others of a study are compared with."""
+        single = [name for name in self.levels["retriever"] if name not in self.fusing]
+        if planned.factor == "retriever" and single:
+            return planned.reference or level_name(single[0])
         return planned.reference or level_name(getattr(self.baseline, planned.factor))
 
     def _fit(self, system: System) -> System:
         if system.retriever not in self.fusing:
             return replace(system, rrf_k=None)
-        given = (system.rrf_k, self.baseline.rrf_k, RRF_K)
+        levels = [level for level in self.levels["rrf_k"] if not isinstance(level, str)]
+        usual = RRF_K if RRF_K in levels else levels[0]
+        given = (system.rrf_k, self.baseline.rrf_k, usual)
         return replace(system, rrf_k=next(k for k in given if k is not None))
 
     def _bad_baseline(self) -> list[str]:
@@ -149,6 +159,21 @@ class Plan:
                     f"baseline.{factor} is {level!r}, which is no level of it ({known})"
                 )
         return problems
+
+    def _ambiguous(self) -> list[str]:
+        """Refuse a retriever named as a fusion with its constant is named."""
+        fused = {
+            fused_name(name, level)
+            for name in self.fusing
+            for level in self.levels["rrf_k"]
+            if not isinstance(level, str)
+        }
+        return [
+            f"retriever level {name!r} is how a fusion with its rrf_k is named; "
+            "give it another name"
+            for name in self.levels["retriever"]
+            if name in fused
+        ]
 
     def _bad_study(self, study: PlannedStudy) -> list[str]:
         if study.factor not in FACTORS:

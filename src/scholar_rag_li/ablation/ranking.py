@@ -1,7 +1,8 @@
 """Rankings of systems: each leg once, fusions as arithmetic, each pair scored once."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,12 +11,12 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
 from scholar_rag_li.ablation.cache import Cache, Work, digest
-from scholar_rag_li.ablation.components import Chunking, Hybrid, Leg
+from scholar_rag_li.ablation.components import Chunking, Hybrid, Leg, VectorLeg
 from scholar_rag_li.ablation.embedding import CachedEmbedding
 from scholar_rag_li.ablation.inputs import Inputs
 from scholar_rag_li.ablation.plan import NO_RERANKER, System
 from scholar_rag_li.corpus import Question
-from scholar_rag_li.errors import RetrievalError
+from scholar_rag_li.errors import RetrievalError, ScholarRagError, StoreError
 from scholar_rag_li.fusion import RRF_K, rrf_scores
 from scholar_rag_li.judging import Span
 from scholar_rag_li.rerank import CrossEncoderRerank
@@ -61,7 +62,11 @@ class Bench:
     def store(self, chunking: Chunking) -> Store:
         """Return the table of a chunking, filled if it is not.
 
-        The table is named by content, so one that is complete needs no second look.
+        The table is named by content: one that is complete needs no second look, and
+        two runs that fill it at once write the same rows.
+
+        Raises:
+            StoreError: it does not hold the chunks after it was filled.
         """
         ids = list(chunking.texts)
         vectors = self.cached.embed_texts([chunking.texts[id_] for id_ in ids])
@@ -70,12 +75,16 @@ class Bench:
             database=self.database, table=name, embed_dim=len(vectors[0])
         )
         if store.count() != len(ids):
-            store.clear()
             store.add(
                 [
                     node.model_copy(update={"embedding": vector})
                     for node, vector in zip(chunking.nodes, vectors, strict=True)
                 ]
+            )
+        if (there := store.count()) != len(ids):
+            raise StoreError(
+                f"the table {name!r} holds {there} rows for {len(ids)} chunks; something "
+                "else writes to it: drop it, or use another database"
             )
         return store
 
@@ -140,16 +149,20 @@ class Ranker:
         fingerprint = leg.fingerprint(self.bench)
         if fingerprint is None:
             logger.info("%s can't be fingerprinted; it is run again each time", name)
-            built = leg.build(self.bench, chunking, self.depth)
+            built = self._build(name, leg, chunking)
             return {q.id: self._ask(name, built, q, chunking) for q in self.questions}
         retriever: list[BaseRetriever] = []  # made when a ranking is missing
 
         def compute(batch: Sequence[Question]) -> list[list[tuple[str, float]]]:
             if not retriever:
-                self.bench.cached.embed_questions([q.question for q in self.questions])
-                retriever.append(leg.build(self.bench, chunking, self.depth))
-            asked = [self._ask(name, retriever[0], each, chunking) for each in batch]
-            return [_ordered(hits) for hits in asked]
+                if isinstance(leg, VectorLeg):
+                    asked = [question.question for question in self.questions]
+                    self.bench.cached.embed_questions(asked)
+                retriever.append(self._build(name, leg, chunking))
+            return [
+                _ordered(self._ask(name, retriever[0], each, chunking))
+                for each in batch
+            ]
 
         work: Work[Question, Any] = Work(
             kind="ranking",
@@ -168,6 +181,12 @@ class Ranker:
             for question, ranking in zip(self.questions, rankings, strict=True)
         }
 
+    def _build(self, name: str, leg: Leg, chunking: Chunking) -> BaseRetriever:
+        with _blamed(
+            f"the retriever {name!r} could not be made over {chunking.name!r}"
+        ):
+            return leg.build(self.bench, chunking, self.depth)
+
     def _ask(
         self,
         name: str,
@@ -176,13 +195,8 @@ class Ranker:
         chunking: Chunking,
     ) -> list[Hit]:
         """Ask one question; results in delivered order, cut to the depth."""
-        try:
+        with _blamed(f"the retriever {name!r} failed on question {question.id!r}"):
             found = retriever.retrieve(QueryBundle(question.question))[: self.depth]
-        except Exception as error:
-            raise RetrievalError(
-                f"the retriever {name!r} failed on question {question.id!r}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
         self._texts |= {
             (chunking.digest, hit.node.node_id): hit.node.get_content(
                 MetadataMode.EMBED
@@ -209,10 +223,20 @@ class Ranker:
                 NodeWithScore(node=self._node(chunking, hit.id), score=hit.score)
                 for hit in hits.values()
             ]
-            kept = reranker.postprocess_nodes(given, QueryBundle(question.question))
+            with _blamed(
+                f"the reranker {system.reranker!r} failed on question {question.id!r}"
+            ):
+                kept = reranker.postprocess_nodes(given, QueryBundle(question.question))
+            foreign = [each for each in kept if each.node.node_id not in hits]
+            if foreign:
+                raise RetrievalError(
+                    f"the reranker {system.reranker!r} returned the node "
+                    f"{foreign[0].node.node_id!r}, which it was not given; a reranker "
+                    "may only order and drop"
+                )
             run[question.id] = [
-                hits[node.node.node_id]._replace(score=float(node.score or 0.0))
-                for node in kept
+                hits[each.node.node_id]._replace(score=float(each.score or 0.0))
+                for each in kept
             ]
         return run
 
@@ -252,6 +276,17 @@ class Ranker:
             if node.node_id == id_:
                 return node.model_copy(deep=True)
         return TextNode(id_=id_, text=self._text(chunking, id_))
+
+
+@contextmanager
+def _blamed(what: str) -> Iterator[None]:
+    """Say whose the error is, when a part of the user's raises one of its own."""
+    try:
+        yield
+    except ScholarRagError:
+        raise
+    except Exception as error:
+        raise RetrievalError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _ordered(hits: Sequence[Hit]) -> list[tuple[str, float]]:

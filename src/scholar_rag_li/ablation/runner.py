@@ -14,6 +14,7 @@ from scholar_rag_li.ablation.manifest import cut_share, describe, describe_chunk
 from scholar_rag_li.ablation.plan import System
 from scholar_rag_li.ablation.ranking import Bench, Ranker
 from scholar_rag_li.ablation.scoring import Scorer
+from scholar_rag_li.report import write_report
 from scholar_rag_li.results import (
     Results,
     Study,
@@ -39,18 +40,22 @@ class Runner:
         cache: over that database.
         folder: where results are written; None to keep them in memory only.
         progress: told what is being computed.
+        time_again: measure the latency anew.
     """
 
-    def __init__(
+    def __init__(  # what is run, with what, and who is told
         self,
         inputs: Inputs,
         database: Database,
         cache: Cache,
         folder: Path | None,
         progress: Progress,
+        *,
+        time_again: bool = False,
     ) -> None:
         """Chunk nothing yet."""
         self._in, self._folder, self._progress = inputs, folder, progress
+        self._time_again = time_again
         self._cache = cache
         self._chunkings: dict[str, Chunking] = {}
         self._systems: dict[str, System] = {}
@@ -102,7 +107,7 @@ class Runner:
         self._systems[system.name] = system
         chunking = self._chunking(system.chunker)
         run = self._ranker.run(system, chunking)
-        scores = self._scorer.scores(run, chunking)
+        scores = self._scorer.scores(run, system, chunking)
         if self._folder is not None:
             ids = {question: [hit.id for hit in hits] for question, hits in run.items()}
             write_run(self._folder / "runs" / f"{system.name}.trec", system.name, ids)
@@ -120,7 +125,12 @@ class Runner:
             for name, system in systems.items()
         }
         measured = measure_latency(
-            self._in, self._ranker, timed, self._cache, self._progress
+            self._in,
+            self._ranker,
+            timed,
+            self._cache,
+            self._progress,
+            again=self._time_again,
         )
         timings = tuple(Timing(*row) for row in measured.pop("timings"))
         manifest = {**results.manifest, "latency": measured}
@@ -146,5 +156,6 @@ class Runner:
         if self._folder is None:
             return
         write_results(results, self._folder)
+        write_report(results, self._folder)
         for name, relevant in self._scorer.relevant.items():
             write_qrels(self._folder / "qrels" / f"{name}.qrels", relevant)

@@ -6,6 +6,7 @@ from typing import Any
 from scholar_rag_li.ablation.cache import Cache, Work
 from scholar_rag_li.ablation.components import Chunking
 from scholar_rag_li.ablation.inputs import Inputs
+from scholar_rag_li.ablation.plan import NO_RERANKER, System
 from scholar_rag_li.ablation.ranking import Run
 from scholar_rag_li.judging import POLICIES, first_ranks, reaching_chunks
 from scholar_rag_li.measures import MEASURES, Measure, parse_measure
@@ -33,13 +34,21 @@ class Scorer:
         self.relevant: dict[str, dict[str, list[str]]] = {}
         """Chunker -> question id -> chunks that reach evidence on their own."""
 
-    def scores(self, run: Run, chunking: Chunking) -> Columns:
-        """Score a run of a system over a chunking."""
-        return self._ours(run) | self._ragas(run, chunking)
+    def scores(self, run: Run, system: System, chunking: Chunking) -> Columns:
+        """Score a run of a system over a chunking.
 
-    def _ours(self, run: Run) -> Columns:
+        Measures that read deeper than a reranker's candidates are left out: the ranks
+        are not there.
+        """
+        deepest = self._in.settings.depth
+        if system.reranker != NO_RERANKER:
+            deepest = self._in.candidates(system.reranker)
+        measures = [each for each in self._measures() if each.k <= deepest]
+        return self._ours(run, measures) | self._ragas(run, chunking)
+
+    def _ours(self, run: Run, measures: Sequence[Measure]) -> Columns:
         columns: Columns = {}
-        measures, coverage = self._measures(), self._in.settings.coverage
+        coverage = self._in.settings.coverage
         for question in self._in.questions:
             spans = [hit.span for hit in run[question.id]]
             for policy in POLICIES:

@@ -1,5 +1,7 @@
 """What follows from a study, in sentences with number, interval and n."""
 
+from scholar_rag_li.errors import UnknownComponentError
+from scholar_rag_li.language import language as known_language
 from scholar_rag_li.report.tables import (
     bounds,
     kind_difference,
@@ -102,15 +104,21 @@ def _added(results: Results, outcome: Outcome, hybrid: Comparison) -> str:
     text = f"On {study.measure}, {_compared(hybrid)}."
     if len(kinds) == 1:
         return text
-    parts = []
-    for kind, ids in kinds.items():
-        gain = kind_difference(results, study, hybrid.level, ids)
-        parts.append(
-            f"{signed(gain.estimate)} {bounds(gain)} on the {len(ids)} `{kind}`"
-        )
+    gains = {
+        kind: kind_difference(results, study, hybrid.level, ids)
+        for kind, ids in kinds.items()
+    }
+    parts = [
+        f"{signed(gain.estimate)} {bounds(gain)} on the {len(kinds[kind])} `{kind}`"
+        for kind, gain in gains.items()
+    ]
+    clear = [
+        f"`{kind}`" for kind, gain in gains.items() if gain.low > 0 or gain.high < 0
+    ]
+    spoken = f"clear of 0 on {', '.join(clear)}" if clear else "clear of 0 on no kind"
     return (
         f"{text} What `{hybrid.level}` adds to `{study.reference}` by kind of question: "
-        f"{', '.join(parts)} (exploratory)."
+        f"{', '.join(parts)}: {spoken} (exploratory)."
     )
 
 
@@ -118,16 +126,22 @@ def _rrf_k(results: Results, outcome: Outcome) -> list[str]:
     study, delta = outcome.study, results.setting("delta")
     changed = max((c.wins + c.losses for c in outcome.comparisons), default=0)
     n = outcome.comparisons[0].n if outcome.comparisons else 0
-    if all(c.verdict == Verdict.NO_DIFFERENCE for c in outcome.comparisons):
-        text = f"rrf_k does not matter here: every level is within {delta:g} of"
-    else:
+    open_ = [
+        f"`{each.level}`"
+        for each in outcome.comparisons
+        if each.verdict != Verdict.NO_DIFFERENCE
+    ]
+    if open_:
+        verb = "is" if len(open_) == 1 else "are"
         text = (
-            "That rrf_k does not matter is not shown: not every level is proven to be "
+            f"That rrf_k does not matter is not shown: {', '.join(open_)} {verb} not "
+            f"proven to be within {delta:g} of"
         )
-        text += f"within {delta:g} of"
+    else:
+        text = f"rrf_k does not matter here: every level is within {delta:g} of"
     first = (
-        f"{text} `{study.reference}` in {study.measure}; at most {changed} of {n} "
-        "questions change at all."
+        f"{text} `{study.reference}` in {study.measure}; {study.measure} changes on at "
+        f"most {changed} of {n} questions."
     )
     return [first] + [f"rrf_k {_compared(each)}." for each in outcome.comparisons]
 
@@ -186,13 +200,21 @@ def language_note(model: str | None, language: str) -> str:
     >>> language_note("cross-encoder/mmarco-mMiniLMv2-L12-H384-v1", "es")
     ''
     """
-    if language == "en" or "ms-marco" not in (model or "").lower():
+    if "ms-marco" not in (model or "").lower() or _is_english(language):
         return ""
     return (
         f"The cross-encoder {model_name(model)} was trained on English, the corpus is in "
         f"`{language}`: this verdict is about that model on this language, and a "
         "multilingual cross-encoder may do better."
     )
+
+
+def _is_english(language: str) -> bool:
+    """Tell whether a language is English; one without BM25 rules is another."""
+    try:
+        return known_language(language).code == "en"
+    except UnknownComponentError:
+        return False
 
 
 def model_name(model: str | None) -> str:

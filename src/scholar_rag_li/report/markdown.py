@@ -7,12 +7,12 @@ from typing import Any
 
 from scholar_rag_li.report.conclusions import conclusions, decision, model_name
 from scholar_rag_li.report.tables import (
-    TITLES,
     Table,
     study_tables,
+    title,
     top_latency,
 )
-from scholar_rag_li.results import Results, read_results
+from scholar_rag_li.results import Results
 from scholar_rag_li.studies import Outcome, outcome
 
 NOTES = """\
@@ -33,14 +33,18 @@ looks better than it is.
 """
 
 
-def write_report(folder: Path) -> Path:
-    """Draw `report.md` from the tables of a folder, into that folder.
+def write_report(results: Results, folder: Path) -> Path:
+    """Draw `report.md` into a folder.
+
+    Args:
+        results: as they are, or as `read_results` reads them from a folder.
+        folder: where the report goes.
 
     Returns:
         Where it was written.
     """
     path = folder / "report.md"
-    path.write_text(report(read_results(folder)), encoding="utf-8")
+    path.write_text(report(results), encoding="utf-8")
     return path
 
 
@@ -54,7 +58,7 @@ def report(results: Results) -> str:
         _short(results, outcomes),
     ]
     for number_, each in enumerate(outcomes, start=1):
-        parts.append(f"## {number_}. {TITLES[each.study.factor]}")
+        parts.append(f"## {number_}. {title(results, each.study)}")
         parts.append(study_section(results, each))
     if results.timings:
         parts += ["## What a query costs", _costs(results)]
@@ -89,9 +93,10 @@ def _first_lines(results: Results) -> str:
     kinds = ", ".join(f"{len(ids)} `{kind}`" for kind, ids in results.kinds.items())
     unjudged = len(manifest["unjudged"])
     left_out = f" {unjudged} without evidence were left out." if unjudged else ""
+    documents, language = manifest["corpus"]["documents"], manifest["language"]
     return (
-        f"{len(results.questions)} questions ({kinds}) over {manifest['n_documents']} "
-        f"documents in `{manifest['language']}`; baseline `{manifest['baseline']}`. "
+        f"{len(results.questions)} questions ({kinds}) over {documents} documents in "
+        f"`{language}`; baseline `{manifest['baseline']}`. "
         f"A difference matters from delta = {results.setting('delta'):g} on; "
         f"alpha = {results.setting('alpha'):g}. Delta, alpha, the reference and the "
         f"primary measure of each study were fixed before the run.{left_out}"
@@ -103,13 +108,14 @@ def _short(results: Results, outcomes: list[Outcome]) -> str:
     for each in outcomes:
         sentences = conclusions(results, each)
         chosen = decision(results, each).removeprefix("Decision: ")
-        lines.append(f"- **{TITLES[each.study.factor]}** {sentences[0]} → {chosen}")
-    if results.timings:
-        lines.append(f"- **What does it cost?** {_cost_line(results)}")
+        lines.append(f"- **{title(results, each.study)}** {sentences[0]} → {chosen}")
+    lines.append(f"- **What does it cost?** {_cost_line(results)}")
     return "\n".join(lines)
 
 
 def _cost_line(results: Results) -> str:
+    if not results.timings:
+        return "Not measured: no latency was timed in this run (latency_questions)."
     systems = sorted({timing.system for timing in results.timings})
     parts = [
         f"`{system}` {median(results.milliseconds(system)):.0f} ms"
@@ -137,22 +143,29 @@ def _costs(results: Results) -> str:
         top = top_latency(results, system)
         rows.append((system, f"{median(times):.0f}", f"{top:.0f}", str(len(times))))
     columns = ("system", "p50 ms", "p95 or max ms", "observations")
-    cold = ", ".join(f"{name} {ms:.0f} ms" for name, ms in latency["cold_ms"].items())
     return (
         f"{markdown(Table('', columns, tuple(rows)))}\n\n"
         f"End to end for single questions: embedding, legs, fusion, reranking; uncached, "
         f"after warm-up, systems interleaved in random order, {len(questions)} questions "
         f"{len(repeats)} times, one at a time, {_threads(latency['torch_threads'])}. "
-        "The maximum is shown below 200 distinct questions, p95 from there on. Cold, from "
-        "loading to the first answer (the first also imports torch): "
-        f"{cold}."
+        "The maximum is shown below 200 distinct questions, p95 from there on."
+        f"{_cold(latency['cold_ms'])}"
+    )
+
+
+def _cold(milliseconds: Mapping[str, float]) -> str:
+    """Say what the first answer costs, where a model has to be loaded."""
+    if not milliseconds:
+        return ""
+    times = ", ".join(f"{name} {ms:.0f} ms" for name, ms in milliseconds.items())
+    return (
+        f" Cold, loading a model that was loaded before to its first answer: {times}."
     )
 
 
 def _setup(results: Results) -> str:
     manifest = results.manifest
-    settings, embedding = manifest["settings"], manifest["embedding"]
-    fingerprint = embedding["fingerprint"]
+    settings = manifest["settings"]
     rows = []
     for name, chunking in manifest["chunkings"].items():
         cut = chunking.get("embedding")
@@ -189,16 +202,23 @@ def _setup(results: Results) -> str:
             f"{settings['coverage']:g}; columns marked (union) by the chunks read together."
         ),
         f"- Unit of intervals and tests: {_unit(results)}.",
-        (
-            f"- Embedding model: {model_name(embedding['name'])}, "
-            f"{_prefixes(fingerprint)}. Depth of each leg: {settings['depth']}. Vector "
-            "search is an exact scan by cosine similarity."
-        ),
+        f"- {_embedding(manifest['embedding'])} Depth of each leg: {settings['depth']}.",
         f"- Rerankers: {'; '.join(rerankers) or 'none'}.",
         f"- Seed {settings['seed']}. Machine: {machine['cpus']} x {machine['processor']}.",
         f"- Versions: {versions}.",
     ]
     return f"{markdown(Table('', columns, tuple(rows)))}\n\n" + "\n".join(lines)
+
+
+def _embedding(embedding: Mapping[str, Any]) -> str:
+    """Say what embeds, where anything does."""
+    if not embedding["fingerprint"]:
+        return "No embedding model: nothing is searched by vectors."
+    return (
+        f"Embedding model: {model_name(embedding['name'])}, "
+        f"{_prefixes(embedding['fingerprint'])}. Vector search is an exact scan by "
+        "cosine similarity."
+    )
 
 
 def _prefixes(fingerprint: Mapping[str, Any]) -> str:
@@ -217,10 +237,11 @@ def _unit(results: Results) -> str:
     count = len(set(results.groups.values()))
     if results.manifest["unit"] == "document":
         return (
-            f"the document ({count} of them); the figures speak of documents like these"
+            f"the document, those that share a question together ({count} groups); the "
+            "figures speak of documents like these"
         )
     return (
         f"the question, those with overlapping evidence together ({count} groups); the "
         f"figures speak of questions like these on these "
-        f"{results.manifest['n_documents']} documents"
+        f"{results.manifest['corpus']['documents']} documents"
     )

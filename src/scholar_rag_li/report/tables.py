@@ -19,7 +19,7 @@ TITLES = {
     "reranker": "Does the reranker earn its latency?",
 }
 BESIDE = {
-    "chunker": ("rr@10", f"recall@5{UNION}", "characters@5"),
+    "chunker": ("rr@10", "characters@5"),
     "retriever": (
         "rr@10",
         "success@5",
@@ -50,20 +50,35 @@ class Table:
 
 def study_tables(results: Results, outcome: Outcome) -> list[Table]:
     """Lay out a study: the comparison, the measures beside it, the kinds of question."""
-    tables = [comparison_table(results, outcome), beside_table(results, outcome)]
+    tables = [comparison_table(results, outcome)]
+    if outcome.union:
+        tables.append(comparison_table(results, outcome, union=True))
+    tables.append(beside_table(results, outcome))
     if outcome.study.factor in ("retriever", "reranker"):
         kinds = kind_table(results, outcome.study)
         tables += [kinds] if kinds is not None else []
     return tables
 
 
-def comparison_table(results: Results, outcome: Outcome) -> Table:
-    """Lay out the primary measure: means, differences, verdicts."""
+def title(results: Results, study: Study) -> str:
+    """Say which question a study answers."""
+    reference = results.manifest["legs"].get(study.reference, {})
+    if study.factor == "retriever" and reference.get("leg") != "vector":
+        return f"What does another retriever add to {study.reference}?"
+    return TITLES[study.factor]
+
+
+def comparison_table(
+    results: Results, outcome: Outcome, *, union: bool = False
+) -> Table:
+    """Lay out the primary measure, under one policy: means, differences, verdicts."""
     study = outcome.study
-    compared = {each.level: each for each in outcome.comparisons}
+    measure = study.measure + UNION if union else study.measure
+    comparisons = outcome.union if union else outcome.comparisons
+    compared = {each.level: each for each in comparisons}
     columns = (
         study.factor,
-        study.measure,
+        heading(measure),
         f"difference to {study.reference}",
         "p (Holm)",
         "W/T/L",
@@ -72,14 +87,15 @@ def comparison_table(results: Results, outcome: Outcome) -> Table:
     rows = tuple(
         (
             f"{level} ←" if level == outcome.chosen else level,
-            number(results.mean(system, study.measure)),
+            number(results.mean(system, measure)),
             *_compared(compared.get(level)),
         )
         for level, system in study.systems.items()
     )
     n, groups = len(results.questions), len(set(results.groups.values()))
-    title = f"{study.measure} by {study.factor}, n = {n} questions in {groups} groups"
-    return Table(title, columns, rows)
+    shown = heading(measure)
+    caption = f"{shown} by {study.factor}, n = {n} questions in {groups} groups"
+    return Table(caption, columns, rows)
 
 
 def beside_table(results: Results, outcome: Outcome) -> Table:
@@ -101,8 +117,8 @@ def beside_table(results: Results, outcome: Outcome) -> Table:
         row = [level, *(_mean(results, system, measure) for measure in beside)]
         rows.append((*row, *(_latency(results, outcome, level) if timed else ())))
     n = len(results.questions)
-    title = f"Beside it, exploratory, without verdict (n = {n})"
-    return Table(title, columns, tuple(rows))
+    caption = f"Beside it, exploratory, without verdict (n = {n})"
+    return Table(caption, columns, tuple(rows))
 
 
 def kind_table(results: Results, study: Study) -> Table | None:
@@ -124,8 +140,8 @@ def kind_table(results: Results, study: Study) -> Table | None:
                 cell += f" ({signed(gain.estimate)} {bounds(gain)})"
             cells.append(cell)
         rows.append(tuple(cells))
-    title = f"{study.measure} by kind of question, exploratory, 95 % intervals"
-    return Table(title, tuple(columns), tuple(rows))
+    caption = f"{study.measure} by kind of question, exploratory, 95 % intervals"
+    return Table(caption, tuple(columns), tuple(rows))
 
 
 def kind_difference(

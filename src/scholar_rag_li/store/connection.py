@@ -1,5 +1,6 @@
 """A database by its DSN or embedded: a sync and an async engine out of one address."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,10 @@ _DRIVER_ERRORS = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
     OSError,
+)
+# After user: in an address, after password= in a connection string or a query.
+_PASSWORD = re.compile(
+    r"""((?<=://)[^\s:/@]*:)\S+(?=@)|(\bpassword=)(?:'(?:\\.|[^'\\])*'|[^\s&'"]+)"""
 )
 T = TypeVar("T")
 
@@ -188,15 +193,12 @@ def _reach(database: Database) -> None:
         database.engine.connect().close()
     except (SQLAlchemyError, *_DRIVER_ERRORS) as error:
         url = database.url
-        reason = _reason(error)
-        if url.password:
-            reason = reason.replace(str(url.password), "***")
         host = url.host or url.query.get("host", "(default)")
         port = url.port or url.query.get("port", 5432)
         raise StoreError(
             f"no connection to PostgreSQL at host {host}, port {port}, "
             f"database {url.database or '(default)'}, "
-            f"user {url.username or '(default)'}: {reason}; "
+            f"user {url.username or '(default)'}: {_reason(error)}; "
             "check that the server runs and accepts this user, and the parts of the DSN"
         ) from None  # the driver's error may hold the password
 
@@ -236,6 +238,18 @@ def _connecting(directory: Path) -> Callable[..., Any]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the driver's message as one line."""
+    """Return the driver's message as one line, without a password."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
-    return " ".join(str(cause).split()) or type(cause).__name__
+    return without_password(" ".join(str(cause).split())) or type(cause).__name__
+
+
+def without_password(text: str) -> str:
+    """Hide a password where an address or libpq's connection string has it.
+
+    Not wherever its letters occur: a short one occurs in any text, and the gaps would
+    tell it.
+
+    >>> without_password("at postgresql://ana:e@db/tesis or password='an e' port=1")
+    'at postgresql://ana:***@db/tesis or password=*** port=1'
+    """
+    return _PASSWORD.sub(r"\1\2***", text)

@@ -26,7 +26,8 @@ class ContentTable:
     """Values by kind and key; what is written stays, and the first writer wins.
 
     The key is the digest of everything that the value depends on, so two writers of one
-    key have computed the same value and nothing is ever updated.
+    key have computed the same value and nothing is ever updated. A value that is to be
+    measured anew is deleted first.
     """
 
     def __init__(self, database: Database, name: str = "content") -> None:
@@ -77,11 +78,9 @@ class ContentTable:
 
         def read(connection: sa.Connection) -> None:
             for start in range(0, len(keys), KEYS_A_QUERY):
-                part = list(keys[start : start + KEYS_A_QUERY])
-                wanted: sa.BindParameter[Any] = sa.bindparam(None, part)
                 query = sa.select(columns.key, columns.value).where(
                     columns.kind == kind,
-                    columns.key == sa.any_(sa.cast(wanted, sa.ARRAY(sa.LargeBinary))),
+                    _is_any_of(columns.key, keys[start : start + KEYS_A_QUERY]),
                 )
                 found.update((bytes(k), bytes(v)) for k, v in connection.execute(query))
 
@@ -110,11 +109,45 @@ class ContentTable:
             with store_errors(f"writing {len(items)} values of {kind!r}"):
                 transact(self._engine, write)
 
+    def delete(self, kind: str, keys: Sequence[bytes]) -> int:
+        """Remove values, so that they can be measured anew; committed when it returns.
+
+        Args:
+            kind: What sort of value.
+            keys: Digests of 32 bytes; one that is not there is passed over.
+
+        Returns:
+            The number of values removed.
+        """
+        _check_keys(keys)
+        columns = self._table.c
+
+        def remove(connection: sa.Connection) -> int:
+            removed = 0
+            for start in range(0, len(keys), KEYS_A_QUERY):
+                statement = sa.delete(self._table).where(
+                    columns.kind == kind,
+                    _is_any_of(columns.key, keys[start : start + KEYS_A_QUERY]),
+                )
+                removed += connection.execute(statement).rowcount
+            return removed
+
+        with store_errors(f"removing {len(keys)} keys of {kind!r}"):
+            return transact(self._engine, remove)
+
     def count(self, kind: str) -> int:
         """Return how many values of a kind there are."""
         query = sa.select(sa.func.count()).where(self._table.c.kind == kind)
         with store_errors(f"counting {kind!r}"):
             return transact(self._engine, lambda c: int(c.execute(query).scalar_one()))
+
+
+def _is_any_of(
+    column: sa.Column[bytes], keys: Sequence[bytes]
+) -> sa.ColumnElement[bool]:
+    """Return the condition that a key is among some, which go over as one array."""
+    wanted: sa.BindParameter[Any] = sa.bindparam(None, list(keys))
+    return column == sa.any_(sa.cast(wanted, sa.ARRAY(sa.LargeBinary)))
 
 
 def _check_keys(keys: Sequence[bytes]) -> None:

@@ -32,8 +32,8 @@ def sync_url(dsn: str) -> sa.URL:
             (`?sslmode=require`, `?host=/socket/directory`).
 
     Raises:
-        StoreError: If it is not such a DSN. The text does not repeat it: it may hold a
-            password.
+        StoreError: If it is not such a DSN, or an option in it can't be read. The text
+            does not repeat it: it may hold a password.
 
     >>> sync_url("postgres://ana:p%40ss@db/tesis?sslmode=require")
     postgresql+psycopg2://ana:***@db/tesis?sslmode=require
@@ -51,6 +51,7 @@ def sync_url(dsn: str) -> sa.URL:
             "postgresql://user:password@host:port/database, with @ and / in the "
             "password written as %40 and %2F"
         )
+    _check_options(url)
     url = url.set(drivername="postgresql+psycopg2")
     # libpq takes a password from the query as well, where nothing would hide it.
     for key in {"user", "password"} & url.query.keys():
@@ -58,6 +59,19 @@ def sync_url(dsn: str) -> sa.URL:
         url = url.difference_update_query([key])
         url = url.set(username=value) if key == "user" else url.set(password=value)
     return url
+
+
+def _check_options(url: sa.URL) -> None:
+    """Refuse an option given twice (but several hosts) and a timeout that is none."""
+    for key, value in url.query.items():
+        if not isinstance(value, str) and key not in {"host", "port"}:
+            raise StoreError(f"the DSN gives {key} {len(value)} times; give it once")
+    timeout = str(url.query.get("connect_timeout", "1"))
+    if not re.fullmatch(r"0*[1-9][0-9]{0,5}", timeout):
+        raise StoreError(
+            "connect_timeout in the DSN is not a whole number of seconds from 1 on; "
+            "write it as in ?connect_timeout=10"
+        )
 
 
 def async_url(url: sa.URL) -> sa.URL:

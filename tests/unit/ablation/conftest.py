@@ -18,6 +18,9 @@ class MemoryTable:
         for key, value in items.items():
             self.values.setdefault((kind, key), value)
 
+    def delete(self, kind, keys):
+        return sum(self.values.pop((kind, key), None) is not None for key in keys)
+
 
 @pytest.fixture
 def memory():

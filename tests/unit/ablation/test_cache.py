@@ -153,6 +153,30 @@ def test_computed_counts_only_what_was_kept(cache):
     assert cache.computed == {"squaring": 2}
 
 
+def test_forgotten_values_are_computed_again(cache):
+    """Of 1, 2 and 3, 2 is forgotten and computed anew; the others are not."""
+    cache.get(Squares().work(), [1, 2, 3])
+    squares = Squares()
+    cache.forget(squares.work(), [2])
+    cache.get(squares.work(), [1, 2, 3])
+    assert squares.batches == [[2]]
+
+
+def test_another_kind_is_not_forgotten(cache, memory):
+    """The same inputs of another kind stay."""
+    cache.get(Squares().work(kind="other"), [1, 2])
+    before = dict(memory.values)
+    cache.get(Squares().work(), [1, 2])
+    cache.forget(Squares().work(), [1, 2])
+    assert memory.values == before
+
+
+def test_what_is_not_known_can_be_forgotten(cache, memory):
+    """Nothing to forget is no error."""
+    cache.forget(Squares().work(), [1])
+    assert memory.values == {}
+
+
 def test_progress_before_and_after_each_batch(memory):
     """Three missing in batches of two: 0, 2, then 2, 3, always of 3."""
     told = []

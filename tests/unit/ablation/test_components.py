@@ -144,6 +144,10 @@ def test_an_unknown_language_of_the_corpus():
     [
         ({"legs": []}, "a hybrid needs legs: a list of other retriever levels"),
         ({"legs": "vector"}, "a hybrid needs legs: a list of other retriever levels"),
+        ({"legs": ["a", 3]}, "a hybrid needs legs: a list of other retriever levels"),
+        ({"legs": [["a"]]}, "a hybrid needs legs: a list of other retriever levels"),
+        ({"legs": None}, "a hybrid needs legs: a list of other retriever levels"),
+        ({"legs": 3}, "a hybrid needs legs: a list of other retriever levels"),
         ({"legs": ["a", "b", "a"]}, "a hybrid names a leg twice: a, b, a"),
         (
             {"legs": ["a", "b"], "weights": [1]},
@@ -173,6 +177,24 @@ def test_a_hybrid_that_can_t_be_names_its_level(settings, problem):
 def test_no_reranker(level):
     """None and the kind none are no reranker."""
     assert build_reranker("r", level) is None
+
+
+@pytest.mark.parametrize(
+    "level", [SimilarityPostprocessor(), {"kind": "cross-encoder", "model": "org/ce"}]
+)
+def test_the_name_none_is_for_no_reranker(level):
+    """A reranker called none would be taken for its absence, and never run."""
+    with pytest.raises(ConfigError) as caught:
+        build_reranker("none", level)
+    assert str(caught.value) == (
+        "reranker 'none' stands for none; give this level another name"
+    )
+
+
+@pytest.mark.parametrize("level", [None, {"kind": "none"}])
+def test_the_name_none_may_be_written(level):
+    """No reranker may be listed under its own name."""
+    assert build_reranker("none", level) is None
 
 
 def test_a_cross_encoder():

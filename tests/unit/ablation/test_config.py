@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from scholar_rag_li.ablation.config import Settings, read_config
+from scholar_rag_li.demo import examples_dir
 from scholar_rag_li.errors import ConfigError
-from scholar_rag_li.models import examples_dir
 
 SMALLEST = {
     "documents": "corpus",
@@ -114,6 +114,54 @@ def test_prefixes_are_kept_to_the_blank(read):
     assert read(embedding=embedding).embedding.query_instruction == "query: "
 
 
+def test_no_embedding_is_needed(read):
+    """Whether a retriever wants one is known only where they are built."""
+    assert read(embedding=...).embedding is None
+
+
+def test_a_study_s_reference_may_be_a_number(read):
+    """A level of rrf_k is written as the number that it is."""
+    studies = [{"factor": "rrf_k", "measure": "recall@5", "reference": 60}]
+    assert read(studies=studies).studies[0].reference == 60
+
+
+def test_a_key_that_is_merged_in_may_be_given_again(read):
+    """YAML's << takes over what an anchor has, and a key beside it overrides."""
+    text = yaml.safe_dump(SMALLEST).replace(
+        "chunkers:\n  fixed:\n    kind: fixed\n",
+        "chunkers:\n"
+        "  fixed: &fixed {kind: fixed, chunk_size: 500}\n"
+        "  large: {<<: *fixed, chunk_size: 900}\n",
+    )
+    assert read(text).chunkers == {
+        "fixed": {"kind": "fixed", "chunk_size": 500},
+        "large": {"kind": "fixed", "chunk_size": 900},
+    }
+
+
+def test_the_same_key_in_two_places_is_no_repetition(read):
+    """Every level has its kind."""
+    chunkers = {"a": {"kind": "fixed"}, "b": {"kind": "fixed"}}
+    assert read(chunkers=chunkers).chunkers == chunkers
+
+
+def test_a_depth_of_ten_is_read(read):
+    """Ten results are what the tables read, so that is the least."""
+    assert read(settings={"depth": 10}).settings.depth == 10
+
+
+def test_a_budget_is_read_where_something_is_timed(read):
+    """One question is enough to hold a budget against."""
+    settings = read(settings={"budget_ms": 80, "latency_questions": 1}).settings
+    assert settings.budget_ms == 80
+
+
+def test_without_a_budget_nothing_has_to_be_timed(read):
+    """latency_questions 0 alone is a choice."""
+    settings = read(settings={"latency_questions": 0}).settings
+    assert settings.latency_questions == 0
+
+
 def test_the_example_is_read():
     """The bundled configuration has the factors of the five questions."""
     config = read_config(examples_dir() / "tesis" / "ablation.yaml")
@@ -149,7 +197,8 @@ def test_not_yaml(read, tmp_path):
     with pytest.raises(ConfigError) as caught:
         read("documents: [\ngold: x")
     text = str(caught.value)
-    assert text.startswith(f"{tmp_path / 'ablation.yaml'} is not YAML in UTF-8")
+    path = tmp_path / "ablation.yaml"
+    assert text.startswith(f"{path} can't be read as YAML in UTF-8")
     assert "line 2" in text
 
 
@@ -157,7 +206,7 @@ def test_not_utf_8(tmp_path):
     """A file in Latin-1 is refused, not guessed at."""
     path = tmp_path / "latin.yaml"
     path.write_bytes("language: español".encode("latin-1"))
-    with pytest.raises(ConfigError, match="is not YAML in UTF-8"):
+    with pytest.raises(ConfigError, match="can't be read as YAML in UTF-8"):
         read_config(path)
 
 
@@ -170,7 +219,7 @@ def test_not_a_mapping(read, text):
 
 def test_nothing_is_executed(read, tmp_path):
     """YAML's tags make no Python objects."""
-    with pytest.raises(ConfigError, match="is not YAML"):
+    with pytest.raises(ConfigError, match="can't be read as YAML"):
         read(f"documents: !!python/object/apply:os.mkdir [{tmp_path / 'made'}]")
 
 
@@ -228,9 +277,9 @@ def test_an_unknown_key_within(refused, key, value, problem):
     assert refused(**{key: value}) == [problem]
 
 
-@pytest.mark.parametrize("key", SMALLEST)
+@pytest.mark.parametrize("key", sorted(SMALLEST.keys() - {"embedding"}))
 def test_a_missing_key(refused, key):
-    """Each key of the smallest configuration is needed."""
+    """Each key of the smallest configuration is needed, but for the embedding."""
     assert refused(**{key: ...}) == [f"{key}: missing; it has to be given"]
 
 
@@ -251,6 +300,7 @@ def test_a_missing_key_within(refused):
         ({"chunkers": ["fixed"]}, "chunkers", "['fixed']"),
         ({"chunkers": {"fixed": "fixed"}}, "chunkers.fixed", "'fixed'"),
         ({"settings": {"depth": 0}}, "settings.depth", "0"),
+        ({"settings": {"depth": 9}}, "settings.depth", "9"),
         ({"settings": {"depth": 2.5}}, "settings.depth", "2.5"),
         ({"settings": {"coverage": 0}}, "settings.coverage", "0"),
         ({"settings": {"coverage": 1.1}}, "settings.coverage", "1.1"),
@@ -272,6 +322,49 @@ def test_a_value_that_is_not_allowed(refused, keys, place, given):
         True,
         True,
     )
+
+
+def test_a_budget_without_timing(refused):
+    """A budget can't be kept to where nothing is timed."""
+    [problem] = refused(settings={"budget_ms": 80, "latency_questions": 0})
+    assert problem.startswith(
+        "settings: Value error, budget_ms is 80 and latency_questions 0: a budget can't be "
+        "judged where nothing is timed; give at least 1 question"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "line"),
+    [
+        ("language: es\nlanguage: en\n", "language", 1),
+        ("chunkers:\n  a: {kind: fixed}\n  a: {kind: sentence}\n", "a", 2),
+        ("settings: {depth: 20, depth: 30}\n", "depth", 1),
+        ("x: [{b: 1, b: 1, a: 1, a: 2}]\n", "a, b", 1),
+    ],
+    ids=["at the top", "a level", "a setting", "two, in a list"],
+)
+def test_a_key_twice(read, text, key, line):
+    """YAML would keep the last and say nothing; here it is named, with its place."""
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    assert f": {key} is given twice\n" in str(caught.value)
+    assert f"line {line}, column" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"documents": "~nosuchuser/texts"},
+        {"gold": "~nosuchuser/gold.jsonl"},
+        {"embedding": {"model": "~nosuchuser/e5"}},
+        {"rerankers": {"ce": {"kind": "cross-encoder", "model": "~nosuchuser/ce"}}},
+    ],
+    ids=["documents", "gold", "embedding", "reranker"],
+)
+def test_the_home_of_nobody(read, keys):
+    """The message names the path; a home that is not there is no traceback."""
+    with pytest.raises(ConfigError, match="^~nosuchuser/.*home"):
+        read(**keys)
 
 
 def test_every_problem_is_in_one_message(refused):

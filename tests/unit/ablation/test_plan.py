@@ -151,16 +151,60 @@ def test_a_hybrid_has_the_usual_constant_where_the_baseline_has_none():
     assert systems["hybrid"].name == "fixed+hybrid-rrf60"
 
 
+def test_a_hybrid_has_the_first_constant_where_60_is_no_level():
+    """Around a vector baseline without rrf_k, of 200 and 10 the first is taken."""
+    studies = [PlannedStudy("retriever", "recall@5")]
+    legs = plan(System("fixed", "vector"), studies, rrf_k=[200, 10])
+    systems = legs.systems("retriever", legs.baseline)
+    assert systems["hybrid"].name == "fixed+hybrid-rrf200"
+
+
+def test_constants_are_varied_where_something_is_fused():
+    """After `vector` was carried, the study of rrf_k has the baseline's hybrid."""
+    carried = replace(plan().systems("retriever", BASELINE)["vector"], reranker="ce")
+    assert names(plan().systems("rrf_k", carried)) == {
+        "10": "fixed+hybrid-rrf10+ce",
+        "60": "fixed+hybrid-rrf60+ce",
+        "200": "fixed+hybrid-rrf200+ce",
+    }
+
+
 # studies
 
 
 @pytest.mark.parametrize(
     ("factor", "reference"),
-    [("chunker", "fixed"), ("retriever", "hybrid"), ("rrf_k", "60")],
+    [("chunker", "fixed"), ("rrf_k", "60")],
 )
 def test_the_reference_is_the_baseline_s_level(factor, reference):
     """Where none is named, others are compared with the baseline."""
     assert plan().reference(PlannedStudy(factor, "recall@5")) == reference
+
+
+@pytest.mark.parametrize(
+    ("retrievers", "reference"),
+    [
+        (["vector", "bm25", "hybrid"], "vector"),
+        (["hybrid", "bm25", "vector"], "bm25"),
+    ],
+)
+def test_retrievers_are_compared_with_the_first_that_fuses_nothing(
+    retrievers, reference
+):
+    """A hybrid has to earn its place, whatever the baseline is."""
+    legs = plan(retriever=retrievers)
+    assert legs.reference(PlannedStudy("retriever", "recall@5")) == reference
+
+
+def test_hybrids_alone_are_compared_with_the_baseline_s():
+    """Where every level fuses there is no simplest one."""
+    both = Plan(
+        LEVELS | {"retriever": ["mixed", "hybrid"]},
+        BASELINE,
+        frozenset({"mixed", "hybrid"}),
+        (),
+    )
+    assert both.reference(PlannedStudy("retriever", "recall@5")) == "hybrid"
 
 
 def test_no_reranker_is_the_reference_of_the_rerankers():
@@ -168,7 +212,9 @@ def test_no_reranker_is_the_reference_of_the_rerankers():
     assert plan().reference(PlannedStudy("reranker", "rr@10")) == "none"
 
 
-@pytest.mark.parametrize(("factor", "own"), [("retriever", "vector"), ("rrf_k", "10")])
+@pytest.mark.parametrize(
+    ("factor", "own"), [("retriever", "bm25"), ("retriever", "hybrid"), ("rrf_k", "10")]
+)
 def test_a_reference_may_be_named(factor, own):
     """The level that is named is the reference, the baseline's or not."""
     assert plan().reference(PlannedStudy(factor, "recall@5", own)) == own
@@ -278,6 +324,23 @@ def test_levels_that_would_have_one_name():
     """1000001 and 1000002 would both be called 1e+06, and one of them not be run."""
     found = refused(rrf_k=[60, 1000001, 1000002])
     assert found == ["rrf_k lists a level twice: 60, 1000001, 1000002"]
+
+
+def test_a_retriever_named_as_a_fusion_is():
+    """`hybrid-rrf60` as a level would have the name of `hybrid` with 60."""
+    assert refused(retriever=["vector", "hybrid", "hybrid-rrf60"]) == [
+        (
+            "retriever level 'hybrid-rrf60' is how a fusion with its rrf_k is named; give "
+            "it another name"
+        )
+    ]
+
+
+@pytest.mark.parametrize("name", ["hybrid-rrf61", "vector-rrf60", "hybrid-60"])
+def test_a_retriever_named_nearly_as_a_fusion_is(name):
+    """No level of rrf_k, no hybrid, another form: such names are free."""
+    legs = plan(retriever=["vector", "hybrid", name])
+    assert name in legs.levels["retriever"]
 
 
 def test_a_study_of_an_unknown_factor():

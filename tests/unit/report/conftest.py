@@ -94,6 +94,7 @@ MANIFEST = {
     "language": "es",
     "baseline": FIXED,
     "unit": "question",
+    "corpus": {"documents": 5, "documents_digest": "d0", "gold_digest": "90"},
     "n_documents": 3,
     "unjudged": ["q9"],
     "embedding": {

@@ -196,6 +196,49 @@ def test_one_group_has_no_number_of_questions(results, outcomes):
     assert "are needed" not in "".join(conclusions(results, found))
 
 
+ALL_OPEN = "groups can't show that a difference is below 0.05, however equal"
+
+
+def test_too_few_groups_are_told(results, outcomes):
+    """(1 - .05)^71 = .0262 and (1 - .05)^72 = .0249 < .025, so that 8 are too few."""
+    assert f"8 {ALL_OPEN} the scores; 72 can." in conclusions(
+        results, outcomes["rrf_k"]
+    )
+
+
+def test_enough_groups_are_not_told(results, outcomes):
+    """With 72 groups equality can be shown, and nothing is said of groups."""
+    found = with_verdict(outcomes["rrf_k"], Verdict.TOO_FEW, n_groups=72)
+    assert ALL_OPEN not in "".join(conclusions(results, found))
+
+
+def test_groups_are_not_told_where_nothing_is_open(results, outcomes):
+    """A level that is decided needs no more groups, however few there are."""
+    found = with_verdict(outcomes["reranker"], Verdict.TOO_FEW)
+    found = replace(found, decision=replace(found.decision, unproven=()))
+    assert ALL_OPEN not in "".join(conclusions(results, found))
+
+
+def test_rrf_k_is_open_until_it_is_shown_not_to_matter(results, outcomes):
+    """For rrf_k a level that the rule has dropped leaves the question open too."""
+    found = with_verdict(outcomes["rrf_k"], Verdict.TOO_FEW, questions_needed=90)
+    found = replace(found, decision=replace(found.decision, unproven=()))
+    assert "about 90 questions" in "".join(conclusions(results, found))
+
+
+def test_only_open_levels_say_how_many_questions(results, outcomes):
+    """Of a level that is proven equal the larger number does not count."""
+    found = outcomes["rrf_k"]
+    ten, other = found.comparisons
+    ten = replace(ten, questions_needed=400, verdict=Verdict.NO_DIFFERENCE)
+    found = replace(
+        found,
+        comparisons=(ten, replace(other, questions_needed=300)),
+        decision=replace(found.decision, unproven=("200",)),
+    )
+    assert "about 300 questions" in "".join(conclusions(results, found))
+
+
 def test_the_hardest_level_says_how_many_questions(results, outcomes):
     """Of two open levels the larger number counts: 400, not 300."""
     found = outcomes["rrf_k"]
@@ -248,8 +291,37 @@ def test_what_a_hybrid_adds_by_kind(results, outcomes):
     first = conclusions(results, outcomes["retriever"])[0]
     assert first.endswith(
         "What `hybrid` adds to `vector` by kind of question: +1.000 [-0.144, +1.477] on "
-        "the 4 `code`, +0.750 [-0.339, +1.339] on the 4 `text` (exploratory)."
+        "the 4 `code`, +0.750 [-0.339, +1.339] on the 4 `text`: clear of 0 on no kind "
+        "(exploratory)."
     )
+
+
+def split(results, codes):
+    """Make the first questions codes, and the others text."""
+    infos = tuple(
+        each._replace(kind="code" if i < codes else "text")
+        for i, each in enumerate(results.questions)
+    )
+    return replace(results, questions=infos)
+
+
+def test_a_kind_that_is_clear_of_0_is_named(results):
+    """+1 on six codes: d~ = 6/8, SE² = (7/8 - 9/16)/8, 2.571 · SE = .508 < .75."""
+    results = split(results, 6)
+    first = conclusions(results, of(results, "retriever"))[0]
+    assert first.endswith("on the 2 `text`: clear of 0 on `code` (exploratory).")
+
+
+def test_a_kind_that_is_clear_below_0_is_named_too(results):
+    """A hybrid that loses each of six codes is clear of 0 there as well."""
+    [found] = [each for each in results.studies if each.factor == "retriever"]
+    swapped = {**found.systems, "vector": found.systems["hybrid"]}
+    swapped["hybrid"] = found.systems["vector"]
+    study = replace(found, systems=swapped)
+    results = split(replace(results, studies=(study,)), 6)
+    first = conclusions(results, of(results, "retriever"))[0]
+    assert "-1.000 [" in first
+    assert first.endswith(": clear of 0 on `code` (exploratory).")
 
 
 def test_one_kind_is_not_broken_down(results):
@@ -267,8 +339,8 @@ def test_rrf_k_does_not_matter_when_every_level_is_equivalent(results, outcomes)
     """Delta, the reference, the measure and how many questions change: 1 of 8."""
     found = with_verdict(outcomes["rrf_k"], Verdict.NO_DIFFERENCE)
     assert conclusions(results, found)[0] == (
-        "rrf_k does not matter here: every level is within 0.05 of `60` in recall@5; at "
-        "most 1 of 8 questions change at all."
+        "rrf_k does not matter here: every level is within 0.05 of `60` in recall@5; "
+        "recall@5 changes on at most 1 of 8 questions."
     )
 
 
@@ -279,7 +351,16 @@ def test_one_level_that_is_not_equivalent_is_enough(results, outcomes, verdict):
     ten, other = found.comparisons
     found = replace(found, comparisons=(ten, replace(other, verdict=verdict)))
     first = conclusions(results, found)[0]
-    assert first.startswith("That rrf_k does not matter is not shown: ")
+    assert first.startswith(
+        "That rrf_k does not matter is not shown: `200` is not proven to be within 0.05 "
+        "of `60` in recall@5"
+    )
+
+
+def test_all_levels_that_are_not_equivalent_are_named(results, outcomes):
+    """Neither 10 nor 200 is proven, so both are named."""
+    first = conclusions(results, outcomes["rrf_k"])[0]
+    assert ": `10`, `200` are not proven to be within 0.05 of `60`" in first
 
 
 # reranker
@@ -387,13 +468,20 @@ def test_p95_is_named_where_it_is_shown(results):
         ("cross-encoder/ms-marco-MiniLM-L12-v2", "es", True),
         ("/models/MS-MARCO-MiniLM", "es", True),
         ("cross-encoder/ms-marco-MiniLM-L12-v2", "en", False),
+        ("cross-encoder/ms-marco-MiniLM-L12-v2", "english", False),
+        ("cross-encoder/ms-marco-MiniLM-L12-v2", "English", False),
+        ("cross-encoder/ms-marco-MiniLM-L12-v2", "zh", True),
+        ("BAAI/bge-reranker-v2-m3", "zh", False),
         ("cross-encoder/mmarco-mMiniLMv2-L12-H384-v1", "es", False),
         ("BAAI/bge-reranker-v2-m3", "es", False),
         (None, "es", False),
     ],
 )
 def test_a_model_of_another_language_is_told(model, language, warned):
-    """ms-marco was trained on English; mmarco on its translations too."""
+    """ms-marco was trained on English; mmarco on its translations too.
+
+    English is known however it is written; a language without BM25 rules is another.
+    """
     assert bool(language_note(model, language)) is warned
 
 

@@ -25,6 +25,31 @@ def test_without_latency_no_section_of_it(results):
     assert "## What a query costs" not in report(replace(results, timings=()))
 
 
+def test_without_latency_the_cost_is_not_measured(results):
+    """The question is answered all the same: with what would have to be set."""
+    short = report(replace(results, timings=())).split("## In short\n\n")[1]
+    assert short.split("\n\n")[0].splitlines()[-1] == (
+        "- **What does it cost?** Not measured: no latency was timed in this run "
+        "(latency_questions)."
+    )
+
+
+def test_without_a_model_nothing_is_cold(results):
+    """Where no model was loaded, no first answer is spoken of."""
+    latency = {"cold_ms": {}, "torch_threads": None}
+    text = report(with_manifest(results, latency=latency))
+    assert ("Cold" in text, "one at a time, no torch." in text) == (False, True)
+
+
+def test_the_question_of_the_retrievers_follows_the_reference(results):
+    """Compared with BM25 the study does not ask what lexical search adds."""
+    studies = list(results.studies)
+    studies[1] = replace(studies[1], reference="bm25")
+    text = report(replace(results, studies=tuple(studies)))
+    title = "What does another retriever add to bm25?"
+    assert (f"- **{title}** " in text, f"## 2. {title}\n" in text) == (True, True)
+
+
 def test_a_report_of_no_study_is_drawn(results):
     """Before the first study is done there is a report, without tables of it."""
     empty = replace(results, studies=(), timings=())
@@ -42,8 +67,17 @@ def test_documents_as_the_unit(results):
     """The unit and what the figures speak of are said."""
     results = with_manifest(results, unit="document")
     assert (
-        "Unit of intervals and tests: the document (8 of them); the figures speak of "
-        "documents like these." in report(results)
+        "Unit of intervals and tests: the document, those that share a question together "
+        "(8 groups); the figures speak of documents like these." in report(results)
+    )
+
+
+def test_documents_are_those_of_the_corpus(results):
+    """Seven were searched, though only three hold evidence."""
+    text = report(with_manifest(results, corpus={"documents": 7}))
+    assert ("over 7 documents in `es`" in text, "on these 7 documents" in text) == (
+        True,
+        True,
     )
 
 
@@ -52,6 +86,15 @@ def test_an_embedding_without_prefixes(results):
     embedding = {"name": "mine", "fingerprint": {"class": "a.B", "settings": "0"}}
     assert "Embedding model: mine" in report(
         with_manifest(results, embedding=embedding)
+    )
+
+
+def test_no_embedding_at_all(results):
+    """A run without embedding says so, and nothing of vectors or prefixes."""
+    text = report(with_manifest(results, embedding={"name": "none", "fingerprint": {}}))
+    assert (
+        "- No embedding model: nothing is searched by vectors. Depth of each leg: 20.\n"
+        in text
     )
 
 

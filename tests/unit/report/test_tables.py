@@ -19,6 +19,7 @@ from scholar_rag_li.report.tables import (
     number,
     signed,
     study_tables,
+    title,
     top_latency,
 )
 from scholar_rag_li.results import QuestionInfo, Results, Timing
@@ -77,10 +78,13 @@ def test_rows_are_the_levels(results, outcomes, factor):
 
 @pytest.mark.parametrize(
     ("factor", "count"),
-    [("chunker", 2), ("retriever", 3), ("rrf_k", 2), ("reranker", 3)],
+    [("chunker", 3), ("retriever", 3), ("rrf_k", 2), ("reranker", 3)],
 )
 def test_kinds_are_shown_for_retrievers_and_rerankers(results, outcomes, factor, count):
-    """What lexical search and rerankers add depends on the kind of question."""
+    """What lexical search and rerankers add depends on the kind of question.
+
+    A comparison and what stands beside it; chunkers have a comparison per policy.
+    """
     assert len(study_tables(results, outcomes[factor])) == count
 
 
@@ -106,6 +110,50 @@ def test_where_the_policy_decides_the_reference_is_marked(results, outcomes):
     union = replace(found.union_decision, level=study.reference)
     table = comparison_table(results, replace(found, union_decision=union))
     assert [row[0] for row in table.rows if "←" in row[0]] == ["fixed-1000-150 ←"]
+
+
+def test_a_chunker_is_compared_under_both_policies(results, outcomes):
+    """The same columns, of the measure by one chunk and by the chunks read together."""
+    single, union, _ = study_tables(results, outcomes["chunker"])
+    assert (single.columns[1], union.columns[1]) == ("recall@5", "recall@5 (union)")
+
+
+def test_the_union_table_has_its_own_numbers(results):
+    """Of fixed 4 of 8 by union against 2 by one chunk: +.5 to 1, and +.75."""
+    study, _ = of(results, "chunker")
+    system = study.systems["fixed-1000-150"]
+    columns = dict(results.scores[system])
+    columns["recall@5[union]"] = {q: float(q < "q5") for q in columns["recall@5"]}
+    results = replace(results, scores={**results.scores, system: columns})
+    _, found = of(results, "chunker")
+    shown = []
+    for table in study_tables(results, found)[:2]:
+        (_, mean, *_), (_, _, difference, *_) = table.rows
+        shown.append((mean, difference.split(" ")[0]))
+    assert shown == [("0.250", "+0.750"), ("0.500", "+0.500")]
+
+
+@pytest.mark.parametrize(
+    ("reference", "question"),
+    [
+        ("vector", "What does lexical search add to vector search?"),
+        ("bm25", "What does another retriever add to bm25?"),
+        ("hybrid", "What does another retriever add to hybrid?"),
+    ],
+)
+def test_the_question_of_the_retrievers_follows_the_reference(
+    results, reference, question
+):
+    """What lexical search adds is asked only where vector search is the reference."""
+    study, _ = of(results, "retriever")
+    assert title(results, replace(study, reference=reference)) == question
+
+
+@pytest.mark.parametrize("factor", ["chunker", "rrf_k", "reranker"])
+def test_other_questions_do_not_follow_the_reference(results, factor):
+    """They are the same, whatever is compared with what."""
+    study, _ = of(results, factor)
+    assert title(results, study) == TITLES[factor]
 
 
 @pytest.mark.parametrize("verdict", Verdict)

@@ -3,7 +3,7 @@
 import pytest
 
 from scholar_rag_li.errors import StoreError
-from scholar_rag_li.store.connection import Database, open_database
+from scholar_rag_li.store.connection import Database, open_database, without_password
 from scholar_rag_li.store.urls import async_url, asyncpg_dsn, sync_url
 
 
@@ -72,6 +72,50 @@ def test_no_error_shows_the_password(dsn):
     with pytest.raises(StoreError) as caught:
         open_database(dsn)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_short_password_does_not_show_by_its_gaps():
+    """'e' occurs all over the text, which is that of an address without a password."""
+    texts = []
+    for user in ("ana", "ana:e"):
+        with pytest.raises(StoreError) as caught:
+            open_database(f"postgresql://{user}@127.0.0.1:1/tesis")
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://ana:p@ss@db/tesis", "postgresql://ana:***@db/tesis"),
+        (r"host=db password='it\'s e' port=1", "host=db password=*** port=1"),
+        ("postgresql://db/tesis?password=e&port=1", None),
+        ('user "ana": password authentication failed', None),
+    ],
+)
+def test_a_password_is_hidden_where_an_address_has_it(text, shown):
+    """In libpq's two forms; the word alone is no password."""
+    expected = shown or text.replace("password=e", "password=***")
+    assert without_password(text) == expected
+
+
+@pytest.mark.parametrize("value", ["abc", "-1", "0", "1.5", "²"])
+def test_a_timeout_that_is_none_is_refused_in_one_line(value):
+    """Whole seconds from 1: asyncpg would take 0 for no time at all, libpq for ever."""
+    with pytest.raises(StoreError, match=r"^connect_timeout .* whole number .*$"):
+        open_database(f"postgresql://db/tesis?connect_timeout={value}")
+
+
+def test_an_option_given_twice_is_refused():
+    """Which one would be meant?"""
+    with pytest.raises(StoreError, match="the DSN gives connect_timeout 2 times"):
+        sync_url("postgresql://db/tesis?connect_timeout=3&connect_timeout=4")
+
+
+def test_several_hosts_are_libpqs_way():
+    """It tries one after the other."""
+    url = sync_url("postgresql:///tesis?host=one&host=two")
+    assert url.query["host"] == ("one", "two")
 
 
 def test_an_unreachable_server_is_named_in_one_line():
