@@ -195,6 +195,7 @@ RESULTS = Results(
         "settings": {
             "alpha": 0.05,
             "delta": 0.05,
+            "budget_ms": None,
             "seed": 0,
             "depth": 20,
             "coverage": 1,
@@ -319,7 +320,9 @@ def test_names_in_a_table_are_shown_as_they_are(started, tmp_path):
         each._replace(kind=kind) for each, kind in zip(QUESTIONS, kinds, strict=True)
     )
     study = Study("reranker", {"none": "b", "ce": "a"}, "none", "recall@5")
-    started.results, started.study = replace(RESULTS, questions=questions), study
+    manifest = RESULTS.manifest | {"rerankers": {"none": None, "ce": None}}
+    results = replace(RESULTS, questions=questions, manifest=manifest)
+    started.results, started.study = results, study
     shown = call("ablate", CONFIG, "-o", tmp_path).stdout
     assert ("[/x] (n=2)" in shown, "[red] (n=1)" in shown) == (True, True)
 

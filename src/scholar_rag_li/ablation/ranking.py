@@ -227,6 +227,12 @@ class Ranker:
                 f"the reranker {system.reranker!r} failed on question {question.id!r}"
             ):
                 kept = reranker.postprocess_nodes(given, QueryBundle(question.question))
+            returned = [each.node.node_id for each in kept]
+            if len(set(returned)) < len(returned):
+                raise RetrievalError(
+                    f"the reranker {system.reranker!r} returned a node twice on question "
+                    f"{question.id!r}; a reranker may only order and drop"
+                )
             foreign = [each for each in kept if each.node.node_id not in hits]
             if foreign:
                 raise RetrievalError(

@@ -170,13 +170,14 @@ def test_a_vector_retriever_needs_an_embedding():
 
 def test_an_embedding_may_be_given():
     """With one, the same retriever is accepted."""
+    model = MockEmbedding(3)
     made = ablation(
         DEEP,
         retrievers={"dense": {"kind": "vector"}},
         baseline=System("fixed", "dense"),
-        embedding=MockEmbedding(3),
+        embedding=model,
     )
-    assert made._inputs().embedding.load() == MockEmbedding(3)
+    assert made._inputs().embedding.load() is model
 
 
 # from a file

@@ -363,7 +363,7 @@ def test_a_key_twice(read, text, key, line):
 )
 def test_the_home_of_nobody(read, keys):
     """The message names the path; a home that is not there is no traceback."""
-    with pytest.raises(ConfigError, match="^~nosuchuser/.*home"):
+    with pytest.raises(ConfigError, match=r"^~nosuchuser/.*home"):
         read(**keys)
 
 

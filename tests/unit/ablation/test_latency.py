@@ -2,12 +2,22 @@
 
 import pytest
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import Document, NodeWithScore, TextNode
 
+from scholar_rag_li.ablation import Ablation, latency
 from scholar_rag_li.ablation.components import CustomLeg, Hybrid
-from scholar_rag_li.ablation.latency import RESULTS, live_system, time_systems
+from scholar_rag_li.ablation.latency import (
+    RESULTS,
+    live_system,
+    measure_latency,
+    time_systems,
+)
 from scholar_rag_li.ablation.plan import System
-from scholar_rag_li.corpus import Question
+from scholar_rag_li.ablation.ranking import Bench as SharedBench
+from scholar_rag_li.ablation.ranking import Ranker
+from scholar_rag_li.corpus import Corpus, Gold, Question
+from scholar_rag_li.judging import Evidence
+from scholar_rag_li.rerank import CrossEncoderRerank
 from scholar_rag_li.results import Timing
 
 QUESTIONS = [Question(f"q{i}", f"question {i}", (), "text") for i in range(4)]
@@ -199,3 +209,102 @@ def test_live_reranker_has_the_last_word():
         System("c", "a", reranker="last"), legs=LEGS, rerankers={"last": Last()}
     )
     assert found == [("y", 1.0)]
+
+
+# what timings depend on
+
+CORPUS = Corpus(
+    (Document(id_="a", text="agua dura"),),
+    Gold((Question("q1", "¿agua?", ((Evidence("a", 0, 4, "agua"),),), "text"),)),
+)
+
+
+@pytest.fixture
+def measured(cache, monkeypatch):
+    """Measure BM25 with and without a reranker; how often was it really timed?"""
+    runs = []
+
+    def timed(*_, **__):
+        runs.append(len(runs))
+        return {"timings": [], "cold_ms": {}, "torch_threads": len(runs)}
+
+    monkeypatch.setattr(latency, "_measured", timed)
+    monkeypatch.setattr(CrossEncoderRerank, "fingerprint", {"model": "ce"})
+
+    def measure(again=False, **reranker):  # noqa: FBT002  # as the function has it
+        inputs = inputs_of(CrossEncoderRerank(model="m", **reranker))
+        chunking = inputs.chunk("fixed")
+        systems = [System("fixed", "bm25"), System("fixed", "bm25", None, "ce")]
+        ranker = Ranker(inputs, None, cache)
+        measure_latency(
+            inputs,
+            ranker,
+            {each.name: (each, chunking) for each in systems},
+            cache,
+            lambda *_: None,
+            again=again,
+        )
+        return len(runs)
+
+    return measure
+
+
+def inputs_of(reranker):
+    """Make inputs of BM25 and a reranker, without an embedding model."""
+    return Ablation(
+        CORPUS,
+        chunkers={"fixed": {"kind": "fixed"}},
+        retrievers={"bm25": {"kind": "bm25"}},
+        rerankers={"ce": reranker},
+        baseline=System("fixed", "bm25"),
+    )._inputs()
+
+
+def test_latency_is_measured_once(measured):
+    """Under the same terms the first measurement is given out again."""
+    measured()
+    assert measured() == 1
+
+
+def test_latency_is_measured_anew_when_asked(measured):
+    """`again` forgets what is known."""
+    measured()
+    assert measured(again=True) == 2
+
+
+def test_what_was_measured_anew_is_kept(measured):
+    """After `again` the new measurement is the known one."""
+    measured(again=True)
+    assert measured() == 1
+
+
+@pytest.mark.parametrize("name", latency.THREADS)
+def test_latency_depends_on_the_threads(measured, monkeypatch, name):
+    """Other threads, other milliseconds."""
+    monkeypatch.setenv(name, "1")
+    measured()
+    monkeypatch.setenv(name, "2")
+    assert measured() == 2
+
+
+@pytest.mark.parametrize(
+    "change", [{"device": "cuda:1"}, {"top_n": 7}, {"candidates": 12}], ids=str
+)
+def test_latency_depends_on_how_the_reranker_runs(measured, change):
+    """Another device, fewer results or fewer candidates are timed for themselves."""
+    measured(device="cpu", top_n=5, candidates=20)
+    assert measured(**({"device": "cpu", "top_n": 5, "candidates": 20} | change)) == 2
+
+
+def test_latency_needs_no_embedding_model(cache):
+    """BM25 alone is timed where there is no model: one question, five times."""
+    inputs = inputs_of(None)
+    system = System("fixed", "bm25")
+    found = measure_latency(
+        inputs,
+        Ranker(inputs, SharedBench(None, None, None), cache),
+        {system.name: (system, inputs.chunk("fixed"))},
+        cache,
+        lambda *_: None,
+    )
+    assert (len(found["timings"]), found["cold_ms"]) == (5, {})

@@ -23,7 +23,6 @@ from scholar_rag_li.ablation.manifest import (
     cut_share,
     describe_chunking,
     hardware,
-    model_window,
     versions,
 )
 from scholar_rag_li.chunkers import FixedChunker
@@ -170,36 +169,6 @@ def test_unknown_without_window(cache, model):
     """A model that names no limit reads texts of any length, as far as is known."""
     (model / "sentence_bert_config.json").unlink()
     assert cut_share(cache, str(model), "m", TEXTS) is None
-
-
-@pytest.mark.parametrize(
-    ("limits", "window"),
-    [
-        ((128, 512, 514), 128),
-        ((None, 512, 514), 512),
-        ((None, None, 514), 514),
-        ((None, 1e30, 514), 514),
-        ((512, 128, 514), 128),
-    ],
-)
-def test_the_window_is_the_smallest_limit(tmp_path, limits, window):
-    """sentence-transformers' limit, the tokenizer's, or the encoder's positions."""
-    names = {
-        "sentence_bert_config.json": "max_seq_length",
-        "tokenizer_config.json": "model_max_length",
-        "config.json": "max_position_embeddings",
-    }
-    for (file, key), limit in zip(names.items(), limits, strict=True):
-        (tmp_path / file).write_text(json.dumps({key: limit}))
-    assert model_window(tmp_path) == window
-
-
-@pytest.mark.parametrize("content", [None, "{}"])
-def test_no_limit_no_window(tmp_path, content):
-    """Without a file that names a limit there is no window."""
-    if content is not None:
-        (tmp_path / "config.json").write_text(content)
-    assert model_window(tmp_path) is None
 
 
 # versions and machine
