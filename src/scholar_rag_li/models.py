@@ -224,6 +224,18 @@ def local_fingerprint(name: str) -> str | None:
     return None if cached is None else cached.name
 
 
+def batch_size_on(device: str) -> int:
+    """Return how many texts a model best reads at once, by the type of its device.
+
+    On two CPU cores batches of 8 were read a fifth faster than batches of 32 (7.7
+    against 6.3 pairs of 350 tokens a second).
+
+    >>> batch_size_on("cpu"), batch_size_on("cuda")
+    (8, 32)
+    """
+    return 8 if device == "cpu" else 32
+
+
 @contextlib.contextmanager
 def quiet_loading() -> Iterator[None]:
     """Load weights without transformers' progress bar; it takes a second at most."""

@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
@@ -214,6 +215,7 @@ class FakeModel:
 
     def __init__(self, logits):
         self.logits = logits
+        self.device = SimpleNamespace(type="cpu")
 
     def predict(self, pairs, *, activation_fn, **arguments):
         self.arguments = arguments | {"pairs": pairs}

@@ -5,12 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.utils import infer_torch_device
 
 from scholar_rag_li.ablation.cache import digest
 from scholar_rag_li.ablation.config import EmbeddingSettings
-from scholar_rag_li.ablation.embedding import BATCH_SIZE
 from scholar_rag_li.errors import ConfigError
-from scholar_rag_li.models import loading, local_fingerprint, resolve_model
+from scholar_rag_li.models import (
+    batch_size_on,
+    loading,
+    local_fingerprint,
+    resolve_model,
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def embedding_source(
         with loading(model.path):
             return HuggingFaceEmbedding(
                 model_name=model.path,
-                embed_batch_size=BATCH_SIZE,
+                embed_batch_size=batch_size_on(infer_torch_device()),
                 query_instruction=embedding.query_instruction,
                 text_instruction=embedding.text_instruction,
             )
