@@ -159,7 +159,8 @@ def _cold(milliseconds: Mapping[str, float]) -> str:
         return ""
     times = ", ".join(f"{name} {ms:.0f} ms" for name, ms in milliseconds.items())
     return (
-        f" Cold, loading a model that was loaded before to its first answer: {times}."
+        " Cold, from loading to the first answer, with the import of torch where it came "
+        f"first: {times}."
     )
 
 
